@@ -1,0 +1,75 @@
+"""The error tree.
+
+OctavoError
+├── ConfigError         a flag or a combination of flags that cannot work; ends the command with exit code 2
+├── ModelError          files that cannot be served: absent, damaged, of an unknown kind
+├── RequestError        one request cannot run; only that request fails
+├── ProtocolError       a peer sent what this version does not understand
+├── EngineError         the engine cannot go on
+│   └── WorkerError     a worker died, hung or reported a fault
+└── SupervisionError    children failed more often than their restart intensity allows
+
+Messages say what was wrong, with the value, and what to do about it. They are shown to users as they are.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "EngineError",
+    "ModelError",
+    "OctavoError",
+    "ProtocolError",
+    "RequestError",
+    "SupervisionError",
+    "WorkerError",
+]
+
+
+class OctavoError(Exception):
+    """Base of all errors that octavo raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ConfigError(OctavoError):
+    """A setting is wrong. `param` is the flag's name without dashes, where one is at fault."""
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class ModelError(OctavoError):
+    """A model's files cannot be served."""
+
+
+class RequestError(OctavoError):
+    """One request cannot run. `param` is the request field at fault."""
+
+    def __init__(self, message: str, code: str = "invalid", param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+class ProtocolError(OctavoError):
+    """A message, a handshake or a version is not what this process can work with."""
+
+
+class EngineError(OctavoError):
+    """The engine cannot go on."""
+
+
+class WorkerError(EngineError):
+    """A worker died, hung or reported a fault. `kind` is as in EngineFault."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class SupervisionError(OctavoError):
+    """A supervisor gave up."""

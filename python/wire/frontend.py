@@ -1,0 +1,225 @@
+"""Messages between the Rust frontend and an engine core.
+
+This wire is append-only: a field is never removed, moved or given another meaning, new fields come last and have a
+default, and optional features ride in nested structs, one position each. Both languages accept arrays that are
+shorter (defaults fill) or longer (the rest is ignored) than they know. tests/wire/golden.json holds byte vectors that
+Python and Rust both decode and encode.
+
+On the socket a message is ``[Header, body, *aux]``: one frame each, MessagePack except for the aux frames, which are
+raw bytes. Token ids are packed little-endian int32 (``Tokens``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = [
+    "AbortRequests",
+    "Ack",
+    "AddRequest",
+    "Control",
+    "ControlDone",
+    "CoreMessage",
+    "Delta",
+    "Deltas",
+    "EngineFault",
+    "EngineInfo",
+    "EngineReady",
+    "Finish",
+    "FrontendMessage",
+    "Goodbye",
+    "Header",
+    "Hello",
+    "Refuse",
+    "RequestRejected",
+    "SamplingParams",
+    "Stats",
+    "Tokens",
+    "Welcome",
+]
+
+#: Token ids as packed little-endian int32; its length is 4 times the number of tokens.
+Tokens = bytes
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Base of the nested records, which carry no tag."""
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True, tag=True):
+    """Base of the messages: the class name is element 0 of the array."""
+
+
+class Header(Record):
+    """Precedes every body. Sequence numbers count within one session, a pair of incarnations."""
+
+    incarnation: int  # u64, drawn at random when the sending process started
+    session: int  # u64, the receiver's incarnation as the sender knows it; 0 in Hello
+    seq: int  # u64, 1 for the first numbered message of the session; 0: not numbered (Hello, Welcome, Refuse, Ack)
+    ack: int  # u64, the highest number received without a gap
+    credit: int  # u64, bytes of bodies and aux frames that the receiver of this header may have sent in the session
+
+
+class Hello(Message):
+    """core -> frontend: who connects. Repeated every 500 ms until Welcome or Refuse comes."""
+
+    protocol: int
+    version: str
+    role: str  # "engine"
+    rank: int  # data-parallel rank
+    pid: int
+    proof: bytes | None = None  # of the shared key, on tcp only
+
+
+class Welcome(Message):
+    """frontend -> core: the session is open; both sides count from 1."""
+
+    protocol: int
+    version: str
+
+
+class Refuse(Message):
+    """frontend -> core: no session, and trying again will not help."""
+
+    reason: str
+
+
+class Ack(Message):
+    """Either way: carries nothing but its header. Sent when half of the credit is used up, and every second."""
+
+
+class Goodbye(Message):
+    """core -> frontend: everything before this is sent; the core leaves when it is acknowledged."""
+
+    reason: str
+
+
+class SamplingParams(Record):
+    """How to choose tokens, and when to stop. Validated by the frontend; the core trusts types, not ranges."""
+
+    seed: int  # u64, drawn by the frontend if the client gave none
+    max_tokens: int
+    temperature: float = 1.0  # 0: greedy
+    top_p: float = 1.0
+    top_k: int = 0  # 0: all
+    stop_token_ids: tuple[int, ...] = ()  # the model's end tokens are among them unless ignore_eos
+
+
+class AddRequest(Message):
+    """frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap."""
+
+    id: int  # u64, unique in this incarnation of the frontend
+    attempt: int  # 1, 2, ...; a higher one replaces the request, a lower or equal one is dropped
+    name: str  # the id that the client sees; for logs
+    prompt: Tokens
+    emitted: Tokens  # ids the client already has; they count toward max_tokens
+    sampling: SamplingParams
+    arrival_us: int  # Unix time in microseconds
+    priority: int = 0  # lower goes first
+
+
+class AbortRequests(Message):
+    """frontend -> core. Idempotent: unknown ids are ignored."""
+
+    ids: tuple[int, ...]
+    reason: str  # "client", "stop", "shutdown", "timeout"
+
+
+class Control(Message):
+    """frontend or supervisor -> core: an operation with an answer (ControlDone of the same id)."""
+
+    id: int
+    op: str  # "shutdown"
+    args: dict[str, str] = {}
+
+
+class ControlDone(Message):
+    """core -> frontend."""
+
+    id: int
+    error: str | None = None
+    result: dict[str, str] = {}
+
+
+class Finish(Record):
+    """Why a request ended."""
+
+    reason: str  # "stop", "length", "abort", "error"
+    stop_token: int | None = None  # the stop id that ended it; the id is also the last of the tokens
+    message: str | None = None  # with "error": what a client may read
+
+
+class Delta(Record):
+    """New tokens of one request."""
+
+    id: int
+    attempt: int
+    start: int  # index, among all emitted tokens, of the first token here
+    tokens: Tokens
+    finish: Finish | None = None
+    cached_tokens: int | None = None  # prompt tokens found in the prefix cache; in the first delta of an attempt
+
+
+class Deltas(Message):
+    """core -> frontend: one message a step (or more steps, merged, when credit ran out)."""
+
+    step: int
+    items: tuple[Delta, ...]
+
+
+class RequestRejected(Message):
+    """core -> frontend: this request cannot run; final."""
+
+    id: int
+    attempt: int
+    code: str  # "invalid", "too_long", "overloaded"
+    message: str
+    param: str | None = None  # the request field at fault
+
+
+class EngineInfo(Record):
+    """What the frontend must know of a ready engine."""
+
+    model: str
+    max_model_len: int
+    vocab_size: int  # width of the logits
+    num_blocks: int
+    block_tokens: int
+    max_num_seqs: int
+    world_size: int
+    dtype: str
+    startup_ms: int = 0
+
+
+class EngineReady(Message):
+    """core -> frontend: requests may come. Sent again after each restart of the workers."""
+
+    info: EngineInfo
+
+
+class EngineFault(Message):
+    """core -> frontend: the workers are gone."""
+
+    kind: str  # "worker_died", "worker_hung", "worker_fault"
+    message: str
+    restarting: bool  # false: the core gives up and leaves
+
+
+class Stats(Message):
+    """core -> frontend, at most every 500 ms and when the engine falls idle. Counters since the core started."""
+
+    running: int
+    waiting: int
+    free_blocks: int
+    total_blocks: int
+    prompt_tokens: int
+    generated_tokens: int
+    prefix_queries: int  # prompt tokens looked up
+    prefix_hits: int  # of these, found
+    preemptions: int
+    worker_restarts: int
+    steps: int
+
+
+FrontendMessage = Welcome | Refuse | Ack | AddRequest | AbortRequests | Control
+CoreMessage = Hello | Ack | Goodbye | EngineReady | EngineFault | Deltas | RequestRejected | ControlDone | Stats

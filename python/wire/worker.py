@@ -1,0 +1,191 @@
+"""Messages between an engine core and its workers.
+
+Both ends are the same version, exactly, so this wire may change freely. A message is one MessagePack frame, tensors
+would be extra frames. Arrays are packed little-endian int32 unless said otherwise. A slot is a worker's row for one
+request, for the request's whole life; its generation tells late results from those of the next owner.
+"""
+
+from __future__ import annotations
+
+from octavo.wire.frontend import Message, Record, SamplingParams, Tokens
+
+__all__ = [
+    "AllocateKv",
+    "BlockDiff",
+    "CoreToWorker",
+    "Fault",
+    "Heartbeat",
+    "Init",
+    "KvGroupAlloc",
+    "KvReady",
+    "KvSpec",
+    "KvTensor",
+    "NewRow",
+    "Ready",
+    "Shutdown",
+    "StepPlan",
+    "StepResult",
+    "WorkerHello",
+    "WorkerToCore",
+]
+
+#: Packed little-endian int32.
+Int32s = bytes
+
+
+class WorkerHello(Message):
+    """worker -> core: first message after connecting."""
+
+    version: str
+    rank: int
+    pid: int
+    incarnation: int
+
+
+class Init(Message):
+    """core -> worker: build the model and load its weights."""
+
+    rank: int
+    world_size: int
+    rendezvous: str  # of torch.distributed, e.g. "file:///…"; "" when world_size is 1
+    model: str  # path of a folder or of a .gguf file
+    dtype: str  # "float32" or "bfloat16"
+    device: str  # "cpu", "cuda:0"
+    load_format: str  # "auto", "dummy"
+    seed: int  # of dummy weights
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    threads: int
+
+
+class KvTensor(Record):
+    """One cached tensor of a layer."""
+
+    name: str  # "k", "v", "state"
+    shape: tuple[int, ...]  # per token (or per state), on this rank
+    dtype: str
+    replicated: bool = False  # over ranks; otherwise sharded by head
+
+
+class KvSpec(Record):
+    """What one layer keeps. Layers with equal kind, window and tensors form a group."""
+
+    layer: int
+    kind: str  # "full", "window", "state"
+    tensors: tuple[KvTensor, ...]
+    window: int = 0  # tokens that a query sees, itself included; with "window"
+    shares: int | None = None  # the layer whose cache this one uses
+
+
+class Ready(Message):
+    """worker -> core: weights are loaded."""
+
+    rank: int
+    vocab_size: int
+    kv_specs: tuple[KvSpec, ...]
+    free_bytes: int  # of the device, after loading
+    weight_bytes: int
+    load_ms: int
+
+
+class KvGroupAlloc(Record):
+    """One KV group: the layers that share block ids."""
+
+    group: int
+    block_tokens: int
+    num_blocks: int  # block 0 is the null block, zero-filled, never written
+    layers: tuple[int, ...]
+
+
+class AllocateKv(Message):
+    """core -> worker."""
+
+    groups: tuple[KvGroupAlloc, ...]
+
+
+class KvReady(Message):
+    """worker -> core: plans may come."""
+
+    rank: int
+    bytes: int
+
+
+class NewRow(Record):
+    """A request takes a slot. Tokens it emitted before (preemption, crash) are part of `tokens`."""
+
+    slot: int
+    generation: int
+    tokens: Tokens
+    prompt_len: int  # of `tokens`, those that the client sent
+    computed: int  # of `tokens`, those whose KV is in the blocks already (prefix hit)
+    sampling: SamplingParams
+
+
+class BlockDiff(Record):
+    """Entries of one slot's block table: `ids` from index `start` on."""
+
+    group: int
+    slot: int
+    start: int
+    ids: Int32s
+
+
+class StepPlan(Message):
+    """core -> worker: one step. Rows are in order, decode rows first.
+
+    A row computes the KV of `counts` tokens from its own `computed` on and advances it; token ids never travel for
+    tokens that the worker sampled itself. `samples` is 1 where the row reaches the end of its tokens and draws.
+    `drafts` of the `counts` tokens of a row are drafts that the worker proposes and verifies by itself.
+    """
+
+    step: int
+    new: tuple[NewRow, ...]
+    released: Int32s  # slots given back before this step
+    blocks: tuple[BlockDiff, ...]
+    rows: Int32s  # slots
+    counts: Int32s
+    samples: bytes  # u8
+    drafts: bytes = b""  # u8; empty: none
+    deferred: bool = False  # sampling waits for a SamplePlan
+
+
+class StepResult(Message):
+    """worker -> core, from the output rank only, in the order of plans. One entry for each sampling row.
+
+    A row yields 1 to drafts+1 tokens; `lengths` says how many of `tokens` are whose.
+    """
+
+    step: int
+    slots: Int32s
+    generations: Int32s
+    lengths: Int32s
+    tokens: Tokens
+    compute_us: int
+
+
+class Heartbeat(Message):
+    """worker -> core, every second, from a thread of its own. No change of all three for long is a hang."""
+
+    rank: int
+    phase: str  # "loading", "idle", "step"
+    step: int
+    layer: int
+
+
+class Fault(Message):
+    """worker -> core: an exception; the worker exits after a fault that is not in loading a model."""
+
+    rank: int
+    step: int  # 0 outside a step
+    kind: str  # "model" (cannot load: final), "step", "protocol"
+    message: str
+    traceback: str
+
+
+class Shutdown(Message):
+    """core -> worker: finish the current step and exit 0."""
+
+
+CoreToWorker = Init | AllocateKv | StepPlan | Shutdown
+WorkerToCore = WorkerHello | Ready | KvReady | StepResult | Heartbeat | Fault

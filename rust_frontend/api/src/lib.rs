@@ -1,0 +1,1 @@
+//! OpenAI request, response, chunk and error types

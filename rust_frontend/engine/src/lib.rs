@@ -1,0 +1,1 @@
+//! Engine client: request registry, credits, replay

@@ -1,0 +1,1 @@
+//! axum routes and the SSE writer

@@ -1,0 +1,1 @@
+//! Request to prompt tokens and sampling; token steps to text

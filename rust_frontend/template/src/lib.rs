@@ -1,0 +1,1 @@
+//! Chat templates with Hugging Face semantics

@@ -1,0 +1,1 @@
+//! Tokenizer files, encode, incremental decode

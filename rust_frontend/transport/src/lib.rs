@@ -1,0 +1,1 @@
+//! Frames between processes: ZeroMQ, in memory; sessions that notice loss

@@ -1,0 +1,1 @@
+//! Engine messages: encode, decode, protocol version
