@@ -85,7 +85,9 @@ class Refuse(Message):
 
 
 class Ack(Message):
-    """Either way: carries nothing but its header. Sent when half of the credit is used up, and every second."""
+    """Either way, when half of the credit is used up and every second. `sent` beyond what came shows a lost tail."""
+
+    sent: int  # the highest number that the sender of this has sent in the session
 
 
 class Goodbye(Message):

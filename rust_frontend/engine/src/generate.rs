@@ -1,0 +1,92 @@
+//! The seam between the API routes and whatever generates tokens.
+
+use std::sync::Arc;
+
+use octavo_wire::frontend::{EngineInfo, Finish, SamplingParams, Stats};
+
+use crate::stream::StepStream;
+
+/// A request as the renderer hands it over: prompt and parameters are final and validated.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// The id that the client sees, for logs.
+    pub name: String,
+    /// Prompt token ids.
+    pub prompt: Vec<i32>,
+    /// How to choose tokens and when to stop.
+    pub sampling: SamplingParams,
+    /// Lower goes first.
+    pub priority: i64,
+}
+
+/// Tokens of one request, as many steps merged as were waiting when the reader came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Index, among all tokens of the request, of the first token here.
+    pub start: usize,
+    /// New token ids; may be empty in the last step.
+    pub tokens: Vec<i32>,
+    /// Set in the last step, and only there.
+    pub finish: Option<Finish>,
+    /// Prompt tokens found in the prefix cache; in the first step that knows it.
+    pub cached_tokens: Option<u64>,
+}
+
+/// Why a request got no (further) tokens.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GenerateError {
+    /// The request itself is at fault.
+    #[error("{message}")]
+    Rejected {
+        /// "invalid" or "`too_long`".
+        code: String,
+        /// For the client.
+        message: String,
+        /// The request field at fault.
+        param: Option<String>,
+    },
+    /// No engine can take a request now; try again after so many seconds.
+    #[error("{message}")]
+    Unavailable {
+        /// For the client.
+        message: String,
+        /// Goes into Retry-After.
+        retry_after_s: u32,
+    },
+    /// Too many requests are open; try again after so many seconds.
+    #[error("{message}")]
+    Overloaded {
+        /// For the client.
+        message: String,
+        /// Goes into Retry-After.
+        retry_after_s: u32,
+    },
+    /// The engine failed on this request, or stayed away longer than the replay time-out.
+    #[error("{message}")]
+    Failed {
+        /// For the client.
+        message: String,
+    },
+}
+
+/// Generates tokens. The engine client, a scripted engine and a router implement it.
+pub trait Generate: Send + Sync + 'static {
+    /// Submits a request and returns at once. Dropping the stream aborts the request.
+    ///
+    /// # Errors
+    /// `Unavailable` before any engine was ready, `Overloaded` when too many requests are open. What the engine
+    /// itself refuses arrives in the stream.
+    fn submit(&self, request: Submission) -> Result<StepStream, GenerateError>;
+
+    /// What is known of the engine; `None` until it was ready for the first time.
+    fn info(&self) -> Option<Arc<EngineInfo>>;
+
+    /// Whether an engine is ready now.
+    fn ready(&self) -> bool;
+
+    /// Whether the engine may still come back: false once it has given up.
+    fn alive(&self) -> bool;
+
+    /// The engine's latest statistics.
+    fn stats(&self) -> Option<Stats>;
+}
