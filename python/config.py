@@ -39,9 +39,9 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     listen_fd: int
     engine_endpoint: str  # "ipc:///…/frontend.sock"
-    tokenizer_dir: str  # holds tokenizer.json, tokenizer_config.json and, where the model has them, the template and generation_config.json
+    tokenizer_dir: str  # tokenizer.json, tokenizer_config.json, generation_config.json, the chat template
     served_model_names: list[str]
-    seed: int | None = None  # requests without a seed draw theirs from a generator seeded with it; None: from the system
+    seed: int | None = None  # of the generator that requests without a seed draw theirs from; None: the system
     max_open_requests: int = 1024  # more get 429
     replay_timeout_s: float = 300.0
     shutdown_timeout_s: float = 0.0  # running requests get so long after SIGTERM

@@ -50,7 +50,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True, tag=True):
     """Base of the messages: the class name is element 0 of the array."""
 
 
-class Header(Record):
+class Header(Record, frozen=True):
     """Precedes every body. Sequence numbers count within one session, a pair of incarnations."""
 
     incarnation: int  # u64, drawn at random when the sending process started
@@ -60,7 +60,7 @@ class Header(Record):
     credit: int  # u64, bytes of bodies and aux frames that the receiver of this header may have sent in the session
 
 
-class Hello(Message):
+class Hello(Message, frozen=True):
     """core -> frontend: who connects. Repeated every 500 ms until Welcome or Refuse comes."""
 
     protocol: int
@@ -71,32 +71,32 @@ class Hello(Message):
     proof: bytes | None = None  # of the shared key, on tcp only
 
 
-class Welcome(Message):
+class Welcome(Message, frozen=True):
     """frontend -> core: the session is open; both sides count from 1."""
 
     protocol: int
     version: str
 
 
-class Refuse(Message):
+class Refuse(Message, frozen=True):
     """frontend -> core: no session, and trying again will not help."""
 
     reason: str
 
 
-class Ack(Message):
+class Ack(Message, frozen=True):
     """Either way, when half of the credit is used up and every second. `sent` beyond what came shows a lost tail."""
 
     sent: int  # the highest number that the sender of this has sent in the session
 
 
-class Goodbye(Message):
+class Goodbye(Message, frozen=True):
     """core -> frontend: everything before this is sent; the core leaves when it is acknowledged."""
 
     reason: str
 
 
-class SamplingParams(Record):
+class SamplingParams(Record, frozen=True):
     """How to choose tokens, and when to stop. Validated by the frontend; the core trusts types, not ranges."""
 
     seed: int  # u64, drawn by the frontend if the client gave none
@@ -107,7 +107,7 @@ class SamplingParams(Record):
     stop_token_ids: tuple[int, ...] = ()  # the model's end tokens are among them unless ignore_eos
 
 
-class AddRequest(Message):
+class AddRequest(Message, frozen=True):
     """frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap."""
 
     id: int  # u64, unique in this incarnation of the frontend
@@ -120,14 +120,14 @@ class AddRequest(Message):
     priority: int = 0  # lower goes first
 
 
-class AbortRequests(Message):
+class AbortRequests(Message, frozen=True):
     """frontend -> core. Idempotent: unknown ids are ignored."""
 
     ids: tuple[int, ...]
     reason: str  # "client", "stop", "shutdown", "timeout"
 
 
-class Control(Message):
+class Control(Message, frozen=True):
     """frontend or supervisor -> core: an operation with an answer (ControlDone of the same id)."""
 
     id: int
@@ -135,7 +135,7 @@ class Control(Message):
     args: dict[str, str] = {}
 
 
-class ControlDone(Message):
+class ControlDone(Message, frozen=True):
     """core -> frontend."""
 
     id: int
@@ -143,7 +143,7 @@ class ControlDone(Message):
     result: dict[str, str] = {}
 
 
-class Finish(Record):
+class Finish(Record, frozen=True):
     """Why a request ended."""
 
     reason: str  # "stop", "length", "abort", "error"
@@ -151,7 +151,7 @@ class Finish(Record):
     message: str | None = None  # with "error": what a client may read
 
 
-class Delta(Record):
+class Delta(Record, frozen=True):
     """New tokens of one request."""
 
     id: int
@@ -162,14 +162,14 @@ class Delta(Record):
     cached_tokens: int | None = None  # prompt tokens found in the prefix cache; in the first delta of an attempt
 
 
-class Deltas(Message):
+class Deltas(Message, frozen=True):
     """core -> frontend: one message a step (or more steps, merged, when credit ran out)."""
 
     step: int
     items: tuple[Delta, ...]
 
 
-class RequestRejected(Message):
+class RequestRejected(Message, frozen=True):
     """core -> frontend: this request cannot run; final."""
 
     id: int
@@ -179,7 +179,7 @@ class RequestRejected(Message):
     param: str | None = None  # the request field at fault
 
 
-class EngineInfo(Record):
+class EngineInfo(Record, frozen=True):
     """What the frontend must know of a ready engine."""
 
     model: str
@@ -193,13 +193,13 @@ class EngineInfo(Record):
     startup_ms: int = 0
 
 
-class EngineReady(Message):
+class EngineReady(Message, frozen=True):
     """core -> frontend: requests may come. Sent again after each restart of the workers."""
 
     info: EngineInfo
 
 
-class EngineFault(Message):
+class EngineFault(Message, frozen=True):
     """core -> frontend: the workers are gone."""
 
     kind: str  # "worker_died", "worker_hung", "worker_fault"
@@ -207,7 +207,7 @@ class EngineFault(Message):
     restarting: bool  # false: the core gives up and leaves
 
 
-class Stats(Message):
+class Stats(Message, frozen=True):
     """core -> frontend, at most every 500 ms and when the engine falls idle. Counters since the core started."""
 
     running: int

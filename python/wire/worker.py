@@ -33,7 +33,7 @@ __all__ = [
 Int32s = bytes
 
 
-class WorkerHello(Message):
+class WorkerHello(Message, frozen=True):
     """worker -> core: first message after connecting."""
 
     version: str
@@ -42,7 +42,7 @@ class WorkerHello(Message):
     incarnation: int
 
 
-class Init(Message):
+class Init(Message, frozen=True):
     """core -> worker: build the model and load its weights."""
 
     rank: int
@@ -59,7 +59,7 @@ class Init(Message):
     threads: int
 
 
-class KvTensor(Record):
+class KvTensor(Record, frozen=True):
     """One cached tensor of a layer."""
 
     name: str  # "k", "v", "state"
@@ -68,7 +68,7 @@ class KvTensor(Record):
     replicated: bool = False  # over ranks; otherwise sharded by head
 
 
-class KvSpec(Record):
+class KvSpec(Record, frozen=True):
     """What one layer keeps. Layers with equal kind, window and tensors form a group."""
 
     layer: int
@@ -78,7 +78,7 @@ class KvSpec(Record):
     shares: int | None = None  # the layer whose cache this one uses
 
 
-class Ready(Message):
+class Ready(Message, frozen=True):
     """worker -> core: weights are loaded."""
 
     rank: int
@@ -89,7 +89,7 @@ class Ready(Message):
     load_ms: int
 
 
-class KvGroupAlloc(Record):
+class KvGroupAlloc(Record, frozen=True):
     """One KV group: the layers that share block ids."""
 
     group: int
@@ -98,20 +98,20 @@ class KvGroupAlloc(Record):
     layers: tuple[int, ...]
 
 
-class AllocateKv(Message):
+class AllocateKv(Message, frozen=True):
     """core -> worker."""
 
     groups: tuple[KvGroupAlloc, ...]
 
 
-class KvReady(Message):
+class KvReady(Message, frozen=True):
     """worker -> core: plans may come."""
 
     rank: int
     bytes: int
 
 
-class NewRow(Record):
+class NewRow(Record, frozen=True):
     """A request takes a slot. Tokens it emitted before (preemption, crash) are part of `tokens`."""
 
     slot: int
@@ -122,7 +122,7 @@ class NewRow(Record):
     sampling: SamplingParams
 
 
-class BlockDiff(Record):
+class BlockDiff(Record, frozen=True):
     """Entries of one slot's block table: `ids` from index `start` on."""
 
     group: int
@@ -131,7 +131,7 @@ class BlockDiff(Record):
     ids: Int32s
 
 
-class StepPlan(Message):
+class StepPlan(Message, frozen=True):
     """core -> worker: one step. Rows are in order, decode rows first.
 
     A row computes the KV of `counts` tokens from its own `computed` on and advances it; token ids never travel for
@@ -150,7 +150,7 @@ class StepPlan(Message):
     deferred: bool = False  # sampling waits for a SamplePlan
 
 
-class StepResult(Message):
+class StepResult(Message, frozen=True):
     """worker -> core, from the output rank only, in the order of plans. One entry for each sampling row.
 
     A row yields 1 to drafts+1 tokens; `lengths` says how many of `tokens` are whose.
@@ -164,7 +164,7 @@ class StepResult(Message):
     compute_us: int
 
 
-class Heartbeat(Message):
+class Heartbeat(Message, frozen=True):
     """worker -> core, every second, from a thread of its own. No change of all three for long is a hang."""
 
     rank: int
@@ -173,7 +173,7 @@ class Heartbeat(Message):
     layer: int
 
 
-class Fault(Message):
+class Fault(Message, frozen=True):
     """worker -> core: an exception; the worker exits after a fault that is not in loading a model."""
 
     rank: int
@@ -183,7 +183,7 @@ class Fault(Message):
     traceback: str
 
 
-class Shutdown(Message):
+class Shutdown(Message, frozen=True):
     """core -> worker: finish the current step and exit 0."""
 
 
