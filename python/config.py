@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import msgspec
 
-__all__ = ["EngineConfig", "FrontendConfig"]
+from octavo.errors import ConfigError
+
+__all__ = ["EngineConfig", "FrontendConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,3 +54,195 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     replay_timeout_s: float = 300.0
     shutdown_timeout_s: float = 0.0  # running requests get so long after SIGTERM
     log_level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one field of ServeConfig is given, checked and explained."""
+
+    name: str
+    default: Any
+    parse: Callable[[str], Any]
+    group: str
+    help: str
+    metavar: str
+    many: bool = False  # the flag takes several words
+    positional: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The flag as a user types it."""
+        return self.name.upper() if self.positional else flag(self.name)
+
+
+def flag(name: str) -> str:
+    """Return the flag of a field: `max_num_seqs` is `--max-num-seqs`."""
+    return "--" + name.replace("_", "-")
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def _number(text: str) -> int:
+    """Parse a count: "4096", "16k" is 16,000, "16K" is 16,384 (vLLM's rule)."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kKmMgGtT]?)", text)
+    if match is None:
+        raise ValueError("must be a whole number, which may end in k, m, g (thousands) or K, M, G (times 1,024)")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _count(low: int, high: int | None = None) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = _number(text)
+        if value < low:
+            raise ValueError(f"must be at least {low}")
+        if high is not None and value > high:
+            raise ValueError(f"must be at most {high}")
+        return value
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number of seconds") from None
+    if not 0 <= value < 1e9:
+        raise ValueError("must be 0 or more seconds")
+    return value
+
+
+def _or_none(word: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parse_or_none(text: str) -> Any:
+        return None if text == word else parse(text)
+
+    return parse_or_none
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _dtype(text: str) -> str:
+    if text in ("float16", "half"):
+        raise ValueError("is not offered; take bfloat16 (as fast, wider range) or float32")
+    return _choice("auto", "bfloat16", "float32")({"float": "float32"}.get(text, text))
+
+
+def _power_of_two(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = _count(low, high)(text)
+        if value & (value - 1):
+            raise ValueError("must be a power of two")
+        return value
+
+    return parse
+
+
+def _setting(
+    default: Any,
+    parse: Callable[[str], Any],
+    group: str,
+    help: str,
+    metavar: str = "N",
+    *,
+    many: bool = False,
+    positional: bool = False,
+) -> Any:
+    info = {"parse": parse, "group": group, "help": help, "metavar": metavar, "many": many, "positional": positional}
+    return dataclasses.field(default=default, metadata=info)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """All that `octavo serve` can be told."""
+
+    model: str = _setting("", str, "Model", "model folder (config.json and safetensors) or .gguf file", positional=True)
+    served_model_name: tuple[str, ...] = _setting(
+        (), str, "Model", "names that clients may use for the model; default: MODEL as given", "NAME", many=True
+    )
+    dtype: str = _setting("auto", _dtype, "Model", "auto (bfloat16), bfloat16 or float32", "TYPE")
+    load_format: str = _setting(
+        "auto", _choice("auto", "dummy"), "Model", "auto, or dummy: random weights from config.json alone", "FORMAT"
+    )
+    max_model_len: int | None = _setting(
+        None,
+        _or_none("auto", _count(1)),
+        "Model",
+        "longest prompt plus answer in tokens; auto: the model's context, or what the KV cache holds if that is less",
+        "N|auto",
+    )
+    seed: int = _setting(
+        0, _count(0, 2**63 - 1), "Model", "of dummy weights and of the seeds that requests without one are given"
+    )
+    host: str = _setting("127.0.0.1", str, "Server", "address to listen on; 0.0.0.0 for all (no key is asked)", "ADDR")
+    port: int = _setting(8000, _count(0, 65535), "Server", "port to listen on; 0: a free one, printed when ready")
+    max_open_requests: int = _setting(1024, _count(1), "Server", "requests held at once; more are answered with 429")
+    replay_timeout: float = _setting(
+        300.0, _seconds, "Server", "how long a stream waits for an engine that is being restarted", "SECONDS"
+    )
+    shutdown_timeout: float = _setting(
+        0.0, _seconds, "Server", "how long running requests may go on after Ctrl-C or SIGTERM", "SECONDS"
+    )
+    max_num_seqs: int = _setting(256, _count(1, 65536), "Engine", "requests that run at once")
+    max_num_batched_tokens: int = _setting(
+        2048, _count(1), "Engine", "tokens computed in one step; longer prompts are prefilled in chunks"
+    )
+    block_size: int = _setting(16, _power_of_two(1, 1024), "Engine", "tokens in one KV block (a power of two)")
+    kv_cache_memory_bytes: int | None = _setting(
+        None,
+        _or_none("auto", _count(1)),
+        "Engine",
+        "memory of the KV cache on each rank, such as 4G; auto: a quarter of the free memory, at most 4G",
+        "BYTES|auto",
+    )
+    tensor_parallel_size: int = _setting(1, _count(1, 64), "Engine", "worker processes that share each layer")
+    threads: int = _setting(0, _count(0, 1024), "Engine", "CPU threads of each worker; 0: cores divided by workers")
+    worker_timeout: float = _setting(
+        300.0, _seconds, "Engine", "a worker without progress for so long is taken for hung and restarted", "SECONDS"
+    )
+    max_restarts: int = _setting(
+        5, _count(0), "Engine", "restarts of workers, or of an engine core, within ten minutes before giving up"
+    )
+    log_level: str = _setting(
+        "info", _choice("debug", "info", "warning", "error"), "Log", "debug, info, warning or error", "LEVEL"
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that clients may use."""
+        return self.served_model_name or (self.model,)
+
+
+def settings() -> tuple[Setting, ...]:
+    """Return the description of every field of ServeConfig, in order."""
+    return tuple(Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(ServeConfig))
+
+
+def build(given: dict[str, str | Sequence[str]]) -> ServeConfig:
+    """Build the configuration from the words a user typed, by field name.
+
+    Raises ConfigError that names the flag, the value and what is allowed.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings():
+        if setting.name in given:
+            values[setting.name] = _parse(setting, given[setting.name])
+    return ServeConfig(**values)
+
+
+def _parse(setting: Setting, words: str | Sequence[str]) -> Any:
+    texts = [words] if isinstance(words, str) else list(words)
+    parsed = []
+    for text in texts:
+        try:
+            parsed.append(setting.parse(text))
+        except ValueError as error:
+            raise ConfigError(f"{setting.flag} {text}: {error}", setting.name) from None
+    return tuple(parsed) if setting.many else parsed[0]

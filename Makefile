@@ -1,0 +1,71 @@
+# Two commands do everything from nothing: `make demo` and `make test`.
+# They need Python 3.11 or newer, cargo, a C compiler and the package registries.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv pip install --python $(BIN)/python
+CARGO ?= cargo
+# Sources that the two Rust distributions are made of.
+RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
+
+.PHONY: help demo test lint build tools clean
+
+help:
+	@printf '%s\n' \
+	  'make demo   build octavo, fetch a small chat model, serve it and ask it a question' \
+	  'make test   every test, Rust and Python' \
+	  'make lint   formatting, lints and types' \
+	  'make build  the environment in .venv with octavo in it' \
+	  'make clean  remove .venv and target'
+
+tools:
+	@command -v $(PYTHON) >/dev/null || { echo 'octavo needs Python 3.11 or newer: install python3 (Debian: apt install python3 python3-venv)'; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "octavo needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V): run make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo 'octavo needs the venv module of Python: install it (Debian: apt install python3-venv)'; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo 'octavo needs cargo to build its frontend: install Rust 1.95 or newer (rustup.rs)'; exit 1; }
+	@command -v cc >/dev/null || { echo 'octavo needs a C compiler to link its frontend: install gcc (Debian: apt install gcc)'; exit 1; }
+
+$(VENV)/.environment: pyproject.toml requirements.lock | tools
+	@echo '== environment: Python packages (torch is the large one)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(UV) -r requirements.lock
+	@touch $@
+
+$(VENV)/.native: $(RUST) $(VENV)/.environment
+	@echo '== build: the Rust frontend and octavo_native (about 300 crates the first time)'
+	$(UV) --no-deps --no-build-isolation --reinstall -v ./rust_frontend/python ./rust_frontend/server 2>&1 \
+	  | $(BIN)/python -m tests.tools.progress
+	@touch $@
+
+$(VENV)/.octavo: pyproject.toml $(VENV)/.native
+	$(UV) --quiet --no-deps --no-build-isolation -e .
+	@mkdir -p .types && ln -sfn ../python .types/octavo
+	@touch $@
+
+build: tools $(VENV)/.octavo
+
+demo: build
+	@$(BIN)/python -m octavo.demo
+
+test: build lint
+	@echo '== test: Rust'
+	OCTAVO_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) test --workspace --locked
+	@echo '== test: Python'
+	$(BIN)/python -m pytest
+
+lint: build
+	@echo '== lint'
+	$(BIN)/ruff format --check python tests bench
+	$(BIN)/ruff check python tests bench
+	MYPYPATH=.types $(BIN)/mypy -p octavo
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+clean:
+	rm -rf $(VENV) target .types
