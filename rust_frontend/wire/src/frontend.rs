@@ -1,0 +1,300 @@
+//! Messages between the frontend and an engine core: `python/wire/frontend.py`, field by field.
+//!
+//! On the socket a message is `[Header, body, *aux]`: one frame each, `MessagePack` except for the aux frames, which
+//! are raw bytes.
+
+use std::collections::BTreeMap;
+
+use crate::record::{end, messages, records};
+use crate::{Blob, DecodeError, Reader, Tokens, Wire, Writer};
+
+records! {
+    /// Precedes every body. Sequence numbers count within one session, a pair of incarnations.
+    #[derive(Copy, Eq)]
+    struct Header {
+        /// Drawn at random when the sending process started.
+        incarnation: u64,
+        /// The receiver's incarnation as the sender knows it; 0 in `Hello`.
+        session: u64,
+        /// 1 for the first numbered message of the session; 0: not numbered (`Hello`, `Welcome`, `Refuse`, `Ack`).
+        seq: u64,
+        /// The highest number received without a gap.
+        ack: u64,
+        /// Bytes of bodies and aux frames that the receiver of this header may have sent in the session.
+        credit: u64,
+    }
+
+    /// core -> frontend: who connects. Repeated every 500 ms until `Welcome` or `Refuse` comes.
+    struct Hello {
+        /// See [`crate::PROTOCOL`].
+        protocol: u32,
+        /// See [`crate::VERSION`].
+        version: String,
+        /// "engine".
+        role: String,
+        /// Data-parallel rank.
+        rank: u32,
+        /// Process id.
+        pid: u32,
+        /// Of the shared key, on tcp only.
+        proof: Option<Blob> = None,
+    }
+
+    /// frontend -> core: the session is open; both sides count from 1.
+    struct Welcome {
+        /// See [`crate::PROTOCOL`].
+        protocol: u32,
+        /// See [`crate::VERSION`].
+        version: String,
+    }
+
+    /// frontend -> core: no session, and trying again will not help.
+    struct Refuse {
+        /// What was wrong and what to do about it.
+        reason: String,
+    }
+
+    /// Either way, when half of the credit is used up and every second. `sent` beyond what came shows a lost tail.
+    #[derive(Copy, Eq)]
+    struct Ack {
+        /// The highest number that the sender of this has sent in the session.
+        sent: u64,
+    }
+
+    /// core -> frontend: everything before this is sent; the core leaves when it is acknowledged.
+    struct Goodbye {
+        /// Why it leaves.
+        reason: String,
+    }
+
+    /// How to choose tokens, and when to stop. Validated by the frontend; the core trusts types, not ranges.
+    struct SamplingParams {
+        /// Drawn by the frontend if the client gave none.
+        seed: u64,
+        /// At most so many tokens are generated.
+        max_tokens: u64,
+        /// 0: greedy.
+        temperature: f64 = 1.0,
+        /// Share of the probability mass that is kept.
+        top_p: f64 = 1.0,
+        /// Number of tokens that are kept; 0: all.
+        top_k: u64 = 0,
+        /// The model's end tokens are among them unless `ignore_eos`.
+        stop_token_ids: Vec<i32> = Vec::new(),
+    }
+
+    /// frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap.
+    struct AddRequest {
+        /// Unique in this incarnation of the frontend.
+        id: u64,
+        /// 1, 2, ...; a higher one replaces the request, a lower or equal one is dropped.
+        attempt: u32,
+        /// The id that the client sees; for logs.
+        name: String,
+        /// Prompt token ids.
+        prompt: Tokens,
+        /// Ids the client already has; they count toward `max_tokens`.
+        emitted: Tokens,
+        /// How to choose tokens.
+        sampling: SamplingParams,
+        /// Unix time in microseconds.
+        arrival_us: u64,
+        /// Lower goes first.
+        priority: i64 = 0,
+    }
+
+    /// frontend -> core. Idempotent: unknown ids are ignored.
+    struct AbortRequests {
+        /// Request ids.
+        ids: Vec<u64>,
+        /// "client", "stop", "shutdown", "timeout".
+        reason: String,
+    }
+
+    /// frontend or supervisor -> core: an operation with an answer (`ControlDone` of the same id).
+    struct Control {
+        /// Chosen by the sender.
+        id: u64,
+        /// "shutdown".
+        op: String,
+        /// Of the operation.
+        args: BTreeMap<String, String> = BTreeMap::new(),
+    }
+
+    /// core -> frontend.
+    struct ControlDone {
+        /// Of the `Control`.
+        id: u64,
+        /// What went wrong.
+        error: Option<String> = None,
+        /// Of the operation.
+        result: BTreeMap<String, String> = BTreeMap::new(),
+    }
+
+    /// Why a request ended.
+    struct Finish {
+        /// "stop", "length", "abort", "error".
+        reason: String,
+        /// The stop id that ended it; the id is also the last of the tokens.
+        stop_token: Option<i32> = None,
+        /// With "error": what a client may read.
+        message: Option<String> = None,
+    }
+
+    /// New tokens of one request.
+    struct Delta {
+        /// Of the request.
+        id: u64,
+        /// Of the request.
+        attempt: u32,
+        /// Index, among all emitted tokens, of the first token here.
+        start: u64,
+        /// New token ids.
+        tokens: Tokens,
+        /// In the last delta.
+        finish: Option<Finish> = None,
+        /// Prompt tokens found in the prefix cache; in the first delta of an attempt.
+        cached_tokens: Option<u64> = None,
+    }
+
+    /// core -> frontend: one message a step (or more steps, merged, when credit ran out).
+    struct Deltas {
+        /// The core's step.
+        step: u64,
+        /// One for each request with news.
+        items: Vec<Delta>,
+    }
+
+    /// core -> frontend: this request cannot run; final.
+    struct RequestRejected {
+        /// Of the request.
+        id: u64,
+        /// Of the request.
+        attempt: u32,
+        /// "invalid", "`too_long`", "overloaded".
+        code: String,
+        /// What was wrong, with the value, and what to do.
+        message: String,
+        /// The request field at fault.
+        param: Option<String> = None,
+    }
+
+    /// What the frontend must know of a ready engine.
+    struct EngineInfo {
+        /// First served name.
+        model: String,
+        /// Longest prompt and output together, in tokens.
+        max_model_len: u64,
+        /// Width of the logits.
+        vocab_size: u64,
+        /// KV blocks.
+        num_blocks: u64,
+        /// Tokens a KV block.
+        block_tokens: u64,
+        /// Most requests that run at once.
+        max_num_seqs: u64,
+        /// Number of workers.
+        world_size: u32,
+        /// Of the weights.
+        dtype: String,
+        /// From start to ready.
+        startup_ms: u64 = 0,
+    }
+
+    /// core -> frontend: requests may come. Sent again after each restart of the workers.
+    struct EngineReady {
+        /// Of this engine.
+        info: EngineInfo,
+    }
+
+    /// core -> frontend: the workers are gone.
+    struct EngineFault {
+        /// "`worker_died`", "`worker_hung`", "`worker_fault`".
+        kind: String,
+        /// What is known of it.
+        message: String,
+        /// False: the core gives up and leaves.
+        restarting: bool,
+    }
+
+    /// core -> frontend, at most every 500 ms and when the engine falls idle. Counters since the core started.
+    #[derive(Copy, Eq)]
+    struct Stats {
+        /// Requests in the running set.
+        running: u64,
+        /// Requests that wait.
+        waiting: u64,
+        /// KV blocks nobody uses.
+        free_blocks: u64,
+        /// KV blocks.
+        total_blocks: u64,
+        /// Prompt tokens computed or found.
+        prompt_tokens: u64,
+        /// Tokens generated.
+        generated_tokens: u64,
+        /// Prompt tokens looked up.
+        prefix_queries: u64,
+        /// Of these, found.
+        prefix_hits: u64,
+        /// Requests that gave their blocks back and started over.
+        preemptions: u64,
+        /// Restarts of the worker group.
+        worker_restarts: u64,
+        /// Steps run.
+        steps: u64,
+    }
+}
+
+messages! {
+    /// What a frontend sends.
+    enum FrontendMessage { Welcome, Refuse, Ack, AddRequest, AbortRequests, Control }
+}
+
+messages! {
+    /// What an engine core sends.
+    enum CoreMessage { Hello, Ack, Goodbye, EngineReady, EngineFault, Deltas, RequestRejected, ControlDone, Stats }
+}
+
+impl Header {
+    /// Appends the header's frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.write(&mut Writer::new(out));
+    }
+
+    /// Decodes a header that fills `bytes`.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes);
+        let header = Self::read(&mut input)?;
+        end(&input, header)
+    }
+}
+
+impl SamplingParams {
+    /// Plain sampling: temperature 1, nothing cut off, no stop ids.
+    #[must_use]
+    pub fn new(seed: u64, max_tokens: u64) -> Self {
+        Self {
+            seed,
+            max_tokens,
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: 0,
+            stop_token_ids: Vec::new(),
+        }
+    }
+}
+
+impl Finish {
+    /// An end for `reason`, without a stop token or a message.
+    #[must_use]
+    pub fn new(reason: &str) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            stop_token: None,
+            message: None,
+        }
+    }
+}
