@@ -1,0 +1,311 @@
+//! The registry: vLLM's metric names under the prefix `octavo:`, so that its dashboards need one replacement.
+//!
+//! Engine figures are those of the engine's latest `Stats` and are taken over at each scrape; request figures are
+//! counted here, from what clients were sent. Handles are resolved once per request, never per token.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use octavo_wire::frontend::Stats;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::request::RequestMetrics;
+
+/// The `Content-Type` of what `Metrics::encode` returns.
+pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
+
+const TTFT_S: [f64; 20] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 20.0,
+    40.0, 80.0, 160.0, 640.0,
+];
+const INTER_TOKEN_S: [f64; 17] = [
+    0.002, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.5, 5.0, 20.0,
+    80.0,
+];
+const LATENCY_S: [f64; 17] = [
+    0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 480.0, 1920.0,
+    7680.0,
+];
+const TOKENS: [f64; 18] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 5e5,
+    1e6,
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct FinishLabels {
+    pub(crate) finished_reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HttpLabels {
+    handler: String,
+    method: &'static str,
+    status: u16,
+}
+
+/// All metrics of the frontend, and the registry that writes them.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    engine: EngineMetrics,
+    http: Family<HttpLabels, Counter>,
+    request: RequestHandles,
+}
+
+/// What one request observes.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestHandles {
+    pub(crate) open: Gauge,
+    pub(crate) finished: Family<FinishLabels, Counter>,
+    pub(crate) prompt_tokens: Counter,
+    pub(crate) cached_tokens: Counter,
+    pub(crate) generation_tokens: Counter,
+    pub(crate) request_prompt_tokens: Histogram,
+    pub(crate) request_generation_tokens: Histogram,
+    pub(crate) time_to_first_token: Histogram,
+    pub(crate) inter_token: Histogram,
+    pub(crate) e2e: Histogram,
+}
+
+#[derive(Debug, Default)]
+struct EngineMetrics {
+    ready: Gauge,
+    running: Gauge,
+    waiting: Gauge,
+    kv_usage: Gauge<f64, AtomicU64>,
+    prefix_queries: Counter,
+    prefix_hits: Counter,
+    preemptions: Counter,
+    worker_restarts: Counter,
+    steps: Counter,
+}
+
+impl Metrics {
+    /// Makes the metrics; each carries the label `model_name`.
+    #[must_use]
+    pub fn new(model_name: &str) -> Self {
+        let labels = [("model_name".into(), model_name.to_owned().into())];
+        let mut registry = Registry::with_labels(labels.into_iter());
+        let engine = EngineMetrics::default();
+        engine.register(&mut registry);
+        let request = RequestHandles::register(&mut registry);
+        let http = Family::default();
+        registry.register(
+            "octavo:http_requests",
+            "HTTP responses by route, method and status",
+            http.clone(),
+        );
+        Self {
+            registry,
+            engine,
+            http,
+            request,
+        }
+    }
+
+    /// Starts the clock of one request. Dropping what is returned without an outcome counts as "abort".
+    #[must_use]
+    pub fn request(&self) -> RequestMetrics {
+        RequestMetrics::new(self.request.clone())
+    }
+
+    /// Counts one HTTP response. `handler` must be a route, not a path that the client chose.
+    pub fn http_response(&self, handler: &str, method: &'static str, status: u16) {
+        let labels = HttpLabels {
+            handler: handler.to_owned(),
+            method,
+            status,
+        };
+        self.http.get_or_create(&labels).inc();
+    }
+
+    /// Writes all metrics in Prometheus's text format.
+    ///
+    /// `stats` is the engine's latest, `None` before the first; `ready` says whether an engine is ready now.
+    #[must_use]
+    pub fn encode(&self, stats: Option<&Stats>, ready: bool) -> String {
+        self.engine.ready.set(i64::from(ready));
+        if let Some(stats) = stats {
+            self.engine.take(stats);
+        }
+        let mut text = String::with_capacity(16 * 1024);
+        // Writing to a string cannot fail.
+        let _ = prometheus_client::encoding::prometheus_text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl RequestHandles {
+    fn register(registry: &mut Registry) -> Self {
+        let handles = Self {
+            open: Gauge::default(),
+            finished: Family::default(),
+            prompt_tokens: Counter::default(),
+            cached_tokens: Counter::default(),
+            generation_tokens: Counter::default(),
+            request_prompt_tokens: Histogram::new(TOKENS),
+            request_generation_tokens: Histogram::new(TOKENS),
+            time_to_first_token: Histogram::new(TTFT_S),
+            inter_token: Histogram::new(INTER_TOKEN_S),
+            e2e: Histogram::new(LATENCY_S),
+        };
+        for reason in ["stop", "length", "abort", "error"] {
+            // Series that exist from the start give rates from the first event on.
+            let _ = handles.finished.get_or_create(&FinishLabels {
+                finished_reason: reason,
+            });
+        }
+        handles.register_counters(registry);
+        handles.register_histograms(registry);
+        handles
+    }
+
+    fn register_counters(&self, registry: &mut Registry) {
+        registry.register(
+            "octavo:num_requests_open",
+            "Requests that clients wait for",
+            self.open.clone(),
+        );
+        registry.register(
+            "octavo:request_success",
+            "Requests that ended, by the reason of their end",
+            self.finished.clone(),
+        );
+        registry.register(
+            "octavo:prompt_tokens",
+            "Prompt tokens of requests that began to answer",
+            self.prompt_tokens.clone(),
+        );
+        registry.register(
+            "octavo:prompt_tokens_cached",
+            "Of these, found in the prefix cache",
+            self.cached_tokens.clone(),
+        );
+        registry.register(
+            "octavo:generation_tokens",
+            "Generated tokens",
+            self.generation_tokens.clone(),
+        );
+    }
+
+    fn register_histograms(&self, registry: &mut Registry) {
+        let histograms = [
+            (
+                "request_prompt_tokens",
+                "Prompt tokens a request",
+                &self.request_prompt_tokens,
+            ),
+            (
+                "request_generation_tokens",
+                "Generated tokens a request",
+                &self.request_generation_tokens,
+            ),
+            (
+                "time_to_first_token_seconds",
+                "From the request's arrival to its first token",
+                &self.time_to_first_token,
+            ),
+            (
+                "inter_token_latency_seconds",
+                "Between two tokens of a request",
+                &self.inter_token,
+            ),
+            (
+                "e2e_request_latency_seconds",
+                "From the request's arrival to its end",
+                &self.e2e,
+            ),
+        ];
+        for (name, help, histogram) in histograms {
+            registry.register(format!("octavo:{name}"), help, histogram.clone());
+        }
+    }
+}
+
+impl EngineMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "octavo:engine_ready",
+            "Whether an engine is ready",
+            self.ready.clone(),
+        );
+        registry.register(
+            "octavo:num_requests_running",
+            "Requests that the engine runs",
+            self.running.clone(),
+        );
+        registry.register(
+            "octavo:num_requests_waiting",
+            "Requests that wait in the engine",
+            self.waiting.clone(),
+        );
+        registry.register(
+            "octavo:kv_cache_usage_perc",
+            "Used part of the KV blocks; 1 is all of them",
+            self.kv_usage.clone(),
+        );
+        let counters = [
+            (
+                "prefix_cache_queries",
+                "Prompt tokens looked up in the prefix cache",
+                &self.prefix_queries,
+            ),
+            (
+                "prefix_cache_hits",
+                "Prompt tokens found in the prefix cache",
+                &self.prefix_hits,
+            ),
+            (
+                "num_preemptions",
+                "Requests whose blocks were taken away",
+                &self.preemptions,
+            ),
+            (
+                "worker_restarts",
+                "Restarts of the worker group",
+                &self.worker_restarts,
+            ),
+            ("engine_steps", "Steps that the engine ran", &self.steps),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(format!("octavo:{name}"), help, counter.clone());
+        }
+    }
+
+    fn take(&self, stats: &Stats) {
+        let used = stats.total_blocks.saturating_sub(stats.free_blocks);
+        self.running.set(as_gauge(stats.running));
+        self.waiting.set(as_gauge(stats.waiting));
+        self.kv_usage.set(ratio(used, stats.total_blocks));
+        for (counter, value) in [
+            (&self.prefix_queries, stats.prefix_queries),
+            (&self.prefix_hits, stats.prefix_hits),
+            (&self.preemptions, stats.preemptions),
+            (&self.worker_restarts, stats.worker_restarts),
+            (&self.steps, stats.steps),
+        ] {
+            // A restarted core counts from 0 again, which Prometheus reads as a reset.
+            counter.inner().store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+fn as_gauge(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "block counts are far below 2^53"
+)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
