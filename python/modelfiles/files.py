@@ -1,0 +1,134 @@
+"""Find a model's files and say what they are, in milliseconds and without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from octavo.errors import ModelError
+from octavo.modelfiles.checkpoint import weight_files
+from octavo.modelfiles.gguf_config import config_from_gguf
+from octavo.modelfiles.gguf_reader import read_gguf
+from octavo.models.registry import find
+
+__all__ = ["ModelFiles", "resolve"]
+
+_DTYPES = ("float32", "float16", "bfloat16")
+
+
+class ModelFiles(msgspec.Struct, frozen=True):
+    """A model that can be served, as far as its files tell."""
+
+    kind: str  # "safetensors", "gguf" or "dummy" (config only)
+    path: Path  # the folder, or the .gguf file
+    weights: tuple[Path, ...]  # files that hold tensors; empty for "dummy"
+    config: dict[str, Any]  # config.json, or what Transformers' would be for a GGUF file
+    architecture: str
+    context_len: int  # tokens
+    vocab_size: int
+    bos_token_id: int | None
+    eos_token_ids: tuple[int, ...]
+    dtype: str  # of the weights: "float32", "float16" or "bfloat16"
+
+
+def resolve(model: str, load_format: str = "auto") -> ModelFiles:
+    """Return what `model` is: a folder with config.json and safetensors, a .gguf file, or a folder with one .gguf file.
+
+    With `load_format` "dummy" the weights may be absent. Raises ModelError, which says what to do, for anything that
+    cannot be served.
+    """
+    path = Path(model).expanduser()
+    if not path.exists():
+        raise ModelError(
+            f"the model path {model!r} does not exist. Give a folder with config.json and *.safetensors, or a .gguf "
+            "file; `hf download ORG/NAME --local-dir FOLDER` fetches a model from the Hugging Face Hub."
+        )
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise ModelError(f"{path} is a file but no .gguf. Give the folder that has config.json, or a .gguf file.")
+        return _from_gguf(path)
+    if not (path / "config.json").is_file():
+        return _from_gguf(_only_gguf(path))
+    return _from_folder(path, dummy=load_format == "dummy")
+
+
+def _only_gguf(folder: Path) -> Path:
+    found = sorted(folder.glob("*.gguf"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(file.name for file in found)
+        raise ModelError(f"{folder} has {len(found)} .gguf files ({names}). Give the path of one of them.")
+    raise ModelError(f"{folder} has no config.json and no .gguf file. Give a model's folder, or download config.json.")
+
+
+def _from_gguf(path: Path) -> ModelFiles:
+    config = config_from_gguf(read_gguf(path))
+    return _files("gguf", path, (path,), config)
+
+
+def _from_folder(folder: Path, dummy: bool) -> ModelFiles:
+    config = _read_config(folder / "config.json")
+    _refuse_quantised(config)
+    architectures = config.get("architectures") or []
+    if not architectures:
+        raise ModelError(f"{folder / 'config.json'} has no 'architectures'. Download config.json again.")
+    find(architectures[0])  # before the weights: the better message
+    if dummy:
+        return _files("dummy", folder, (), config)
+    return _files("safetensors", folder, weight_files(folder), config)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is no JSON: {error}. Download it again.") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} holds no JSON object. Download it again.")
+    return config
+
+
+def _refuse_quantised(config: dict[str, Any]) -> None:
+    quantization = config.get("quantization_config") or config.get("compression_config")
+    if quantization:
+        method = quantization.get("quant_method", "unnamed") if isinstance(quantization, dict) else quantization
+        raise ModelError(
+            f"quantization_config with the method {method!r} is not supported. Use the model's unquantised weights, "
+            "or a GGUF file in F32, F16, BF16, Q8_0 or Q4_1."
+        )
+
+
+def _files(kind: str, path: Path, weights: tuple[Path, ...], config: dict[str, Any]) -> ModelFiles:
+    architecture = config["architectures"][0]
+    parsed = find(architecture).config.parse(config)
+    dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
+    if dtype not in _DTYPES:
+        raise ModelError(f"config.json: the dtype {dtype!r} is not supported; known: {', '.join(_DTYPES)}.")
+    eos, bos = config.get("eos_token_id"), config.get("bos_token_id")
+    return ModelFiles(
+        kind=kind,
+        path=path,
+        weights=weights,
+        config=config,
+        architecture=architecture,
+        context_len=parsed.max_position_embeddings,
+        vocab_size=parsed.vocab_size,
+        bos_token_id=bos if isinstance(bos, int) else None,
+        eos_token_ids=_end_tokens(path, eos),
+        dtype=dtype,
+    )
+
+
+def _end_tokens(path: Path, from_config: int | list[int] | None) -> tuple[int, ...]:
+    """generation_config.json has the last word, as in Transformers: chat models list their turn ends there."""
+    value: Any = from_config
+    generation = path / "generation_config.json"
+    if path.is_dir() and generation.is_file():
+        value = _read_config(generation).get("eos_token_id", value)
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (int(value),)
