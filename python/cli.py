@@ -96,3 +96,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OctavoError as error:
         print(f"octavo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130

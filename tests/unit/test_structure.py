@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -29,21 +30,22 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "kernels": {"errors"},
     "layers": {"errors", "kernels"},
     "models": {"errors", "kernels", "layers", "wire"},
-    "modelfiles": {"errors"},
+    "modelfiles": {"errors", "models"},
     "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
+    "benchmarks": {"errors"},
 }
 #: Packages that must never import torch, not even through another module.
 NO_TORCH = ("wire", "actors", "engine_core", "modelfiles")
 
 #: Rust layers, lowest first. A crate may depend on crates of lower layers and on those named beside it.
 RUST_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("api", "wire", "tokenizer", "template", "grammar", "parser", "telemetry"),
+    ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser", "telemetry"),
     ("transport", "media", "render"),
     ("engine",),
     ("edge", "http", "grpc"),
     ("server", "renderer", "mock", "python"),
 )
-RUST_PURE = ("api", "wire", "tokenizer", "template", "grammar", "parser", "render")
+RUST_PURE = ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser", "render")
 RUST_ASYNC = {"tokio", "hyper", "axum", "zeromq", "futures"}
 
 
@@ -150,6 +152,11 @@ def test_no_torch_outside_workers() -> None:
             if re.search(r"^\s*(import|from)\s+(torch|transformers)\b", text, re.MULTILINE):
                 wrong.append(str(path.relative_to(ROOT)))
     assert not wrong
+
+
+def test_resolving_a_model_loads_no_torch() -> None:
+    code = "import octavo.modelfiles, octavo.engine_core, octavo.serve, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def _crates() -> dict[str, dict[str, set[str]]]:

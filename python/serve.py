@@ -1,0 +1,240 @@
+"""`octavo serve`: resolve the model, bind the port, start the frontend and the engine core, look after them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import octavo_native
+
+from octavo import __version__, log
+from octavo.actors import (
+    ChildExit,
+    ChildSpec,
+    ProcessActor,
+    ProcessDied,
+    ProcessSpec,
+    RestartLimit,
+    StdoutLink,
+    Supervisor,
+    Verdict,
+)
+from octavo.config import EngineConfig, FrontendConfig, ServeConfig
+from octavo.errors import ConfigError, ProtocolError
+from octavo.memory import available_bytes
+from octavo.modelfiles import ModelFiles, export_tokenizer, resolve
+from octavo.runfolder import run_folder
+
+__all__ = ["serve"]
+
+_log = logging.getLogger("octavo.serve")
+
+_DEFAULT_KV_BYTES = 4 << 30
+_RESTART_WINDOW_S = 600.0
+#: A child that leaves with this exit code has said why, and would leave again.
+_EXIT_FINAL = 2
+
+
+def serve(config: ServeConfig) -> int:
+    """Serve until SIGINT or SIGTERM; return the exit code.
+
+    Raises ConfigError, ModelError before anything has started; ChildrenFailed when a part failed too often.
+    """
+    log.setup("serve", config.log_level)
+    began = time.monotonic()
+    frontend = _frontend_program()
+    _check_versions(frontend)
+    files = resolve(config.model, config.load_format)
+    with _listen(config.host, config.port) as listener, run_folder() as folder:
+        export_tokenizer(files, folder / "tokenizer")
+        _write_configs(config, files, listener, folder)
+        server = _Server(config, frontend, listener, folder, began)
+        return anyio.run(server.run)
+
+
+def _frontend_program() -> str:
+    """Return the path of octavo-frontend: $OCTAVO_FRONTEND, beside this Python, or on the PATH."""
+    beside = shutil.which("octavo-frontend", path=sysconfig.get_path("scripts"))
+    program = os.environ.get("OCTAVO_FRONTEND") or beside or shutil.which("octavo-frontend")
+    if program is None:
+        raise ConfigError("the program octavo-frontend is not installed: run `pip install octavo-frontend`")
+    return program
+
+
+def _check_versions(frontend: str) -> None:
+    """Refuse to run with parts of another version; raises ConfigError that names both."""
+    try:
+        told = subprocess.run([frontend, "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(f"{frontend} --version does not work ({error}): reinstall octavo-frontend") from None
+    versions = {"octavo-frontend": told.strip().rpartition(" ")[2], "octavo-native": octavo_native.__version__}
+    for name, version in versions.items():
+        if version != __version__:
+            raise ConfigError(
+                f"octavo {__version__} cannot work with {name} {version}: run `pip install {name}=={__version__}`"
+            )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind the port; raises ConfigError when that is not possible."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except socket.gaierror as error:
+        raise ConfigError(f"--host {host}: no such address ({error.strerror})", "host") from None
+    except OSError as error:
+        help = "; choose another --port, or 0 for a free one" if error.errno in (13, 98) else ""
+        reason = "the port is in use" if error.errno == 98 else (error.strerror or str(error))
+        raise ConfigError(f"cannot listen on {host} port {port}: {reason}{help}", "port") from None
+
+
+def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path) -> None:
+    endpoint = f"ipc://{folder}/frontend.sock"
+    if config.max_model_len is not None and config.max_model_len > files.context_len:
+        raise ConfigError(
+            f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
+            "for (its config.json says so); give that or less",
+            "max_model_len",
+        )
+    frontend = FrontendConfig(
+        listen_fd=listener.fileno(),
+        engine_endpoint=endpoint,
+        tokenizer_dir=str(folder / "tokenizer"),
+        served_model_names=list(config.names),
+        seed=config.seed,
+        max_open_requests=config.max_open_requests,
+        replay_timeout_s=config.replay_timeout,
+        shutdown_timeout_s=config.shutdown_timeout,
+        log_level=config.log_level,
+    )
+    engine = EngineConfig(
+        model=str(files.path),
+        model_name=config.names[0],
+        model_context_len=files.context_len,
+        run_dir=str(folder),
+        frontend_endpoint=endpoint,
+        dtype="bfloat16" if config.dtype == "auto" else config.dtype,
+        load_format=config.load_format,
+        seed=config.seed,
+        max_model_len=config.max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        block_size=config.block_size,
+        kv_cache_bytes=_kv_bytes(config),
+        tensor_parallel_size=config.tensor_parallel_size,
+        threads=config.threads,
+        worker_timeout_s=config.worker_timeout,
+        max_restarts=config.max_restarts,
+        restart_window_s=_RESTART_WINDOW_S,
+        log_level=config.log_level,
+    )
+    for name, record in (("frontend.json", frontend), ("engine.json", engine)):
+        (folder / name).write_bytes(msgspec.json.encode(record))
+
+
+def _kv_bytes(config: ServeConfig) -> int:
+    if config.kv_cache_memory_bytes is not None:
+        return config.kv_cache_memory_bytes
+    free = available_bytes()
+    if free is None:
+        return _DEFAULT_KV_BYTES
+    return min(_DEFAULT_KV_BYTES, free // (4 * config.tensor_parallel_size))
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@dataclass
+class _Server:
+    """The supervisor's state while the server runs."""
+
+    config: ServeConfig
+    frontend: str
+    listener: socket.socket
+    folder: Path
+    began: float
+    _up: set[str] = field(default_factory=set)
+    _said_ready: bool = False
+
+    async def run(self) -> int:
+        supervisor = Supervisor(
+            "serve",
+            [
+                ChildSpec(name="engine", factory=self._engine, grace_s=15.0),
+                ChildSpec(name="frontend", factory=self._frontend, grace_s=self.config.shutdown_timeout + 10.0),
+            ],
+            limit=RestartLimit(max_restarts=self.config.max_restarts, window_s=_RESTART_WINDOW_S),
+            on_exit=self._on_exit,
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch_signals, supervisor, group.cancel_scope)
+            await supervisor.run()
+            group.cancel_scope.cancel()
+        _log.info("stopped")
+        return 0
+
+    async def _watch_signals(self, supervisor: Supervisor, scope: anyio.CancelScope) -> None:
+        """Stop in order at the first signal, at once at the second."""
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            stopping = False
+            async for number in signals:
+                if stopping:
+                    _log.warning("%s again: stopping at once", signal.Signals(number).name)
+                    scope.cancel()
+                    return
+                stopping = True
+                _log.info("%s: stopping (again: at once)", signal.Signals(number).name)
+                supervisor.stop()
+
+    def _engine(self) -> ProcessActor[dict[str, Any]]:
+        argv = [sys.executable, "-m", "octavo.engine_core", "--config", str(self.folder / "engine.json")]
+        return self._process("engine", argv, ())
+
+    def _frontend(self) -> ProcessActor[dict[str, Any]]:
+        argv = [self.frontend, "--config", str(self.folder / "frontend.json")]
+        return self._process("frontend", argv, (self.listener.fileno(),))
+
+    def _process(self, name: str, argv: list[str], fds: tuple[int, ...]) -> ProcessActor[dict[str, Any]]:
+        return ProcessActor(
+            ProcessSpec(name=name, argv=argv, pass_fds=fds),
+            StdoutLink(),
+            check_hello=_check_hello,
+            on_message=lambda message: self._on_event(name, message),
+        )
+
+    def _on_event(self, name: str, message: dict[str, Any]) -> None:
+        if message["event"] not in ("listening", "ready"):
+            return
+        self._up.add(name)
+        if len(self._up) == 2 and not self._said_ready:
+            self._said_ready = True
+            url = _url(self.listener)
+            seconds = time.monotonic() - self.began
+            _log.info("%s is served at %s after %.1f s", self.config.names[0], url, seconds)
+            print(f"octavo is ready at {url}", flush=True)
+
+    def _on_exit(self, exit: ChildExit) -> Verdict | None:
+        if isinstance(exit.error, ProcessDied) and exit.error.returncode == _EXIT_FINAL:
+            return Verdict.GIVE_UP
+        _log.error("%s ended and is restarted: %s", exit.name, exit.error or "exit code 0")
+        return None
+
+
+def _check_hello(message: dict[str, Any]) -> None:
+    version = message.get("version")
+    if version != __version__:
+        raise ProtocolError(f"a part of version {version} was started by octavo {__version__}: reinstall octavo")
