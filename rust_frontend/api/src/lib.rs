@@ -1,1 +1,29 @@
-//! OpenAI request, response, chunk and error types
+//! Bodies of the OpenAI routes: requests, answers, chunks and errors. Types and validation only; no I/O.
+//!
+//! A request is read in two steps, so that an unknown model is found before anything else is judged:
+//! [`Body::parse`] takes the bytes and [`Body::model`] names the model; [`ChatRequest::from_body`] and
+//! [`CompletionRequest::from_body`] then check every field. Fields that nobody knows are ignored; fields that OpenAI or
+//! vLLM define and octavo does not implement are refused by name when they ask for something (see `unsupported`).
+
+mod body;
+mod chat;
+mod completion;
+mod error;
+mod field;
+mod message;
+mod models;
+mod response;
+mod sampling;
+mod unsupported;
+
+pub use body::Body;
+pub use chat::{ChatRequest, TemplateFields};
+pub use completion::{CompletionRequest, Prompt};
+pub use error::{ApiError, ErrorBody, ErrorKind, ErrorObject};
+pub use message::{Content, Message};
+pub use models::{ModelCard, ModelList};
+pub use response::{
+    AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatDelta,
+    Completion, CompletionChoice, FinishReason, Logprobs, PromptTokensDetails, StopReason, Usage,
+};
+pub use sampling::SamplingFields;

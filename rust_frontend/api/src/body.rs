@@ -1,0 +1,65 @@
+//! The body of a request before its fields are judged.
+
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+use crate::field;
+
+/// How much of the text before a syntax error the message quotes, in bytes.
+const EXCERPT: usize = 48;
+
+/// A JSON object whose fields are taken out one by one. Of a key that comes twice the last value holds, as in Python.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Body {
+    pub(crate) fields: Map<String, Value>,
+}
+
+impl Body {
+    /// Reads the bytes of a request.
+    ///
+    /// # Errors
+    /// 400 for anything but a JSON object, with line and column and the text before the place.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(ApiError::malformed(
+                "The body is empty. Send a JSON object.",
+            ));
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(fields)) => Ok(Self { fields }),
+            Ok(other) => {
+                let kind = field::kind(&other);
+                Err(ApiError::malformed(format!(
+                    "The body is JSON, but {kind}. Send a JSON object."
+                )))
+            }
+            Err(error) => Err(ApiError::malformed(syntax(bytes, &error))),
+        }
+    }
+
+    /// The model that the request names; `None` where it names none.
+    ///
+    /// # Errors
+    /// 400 when the field is no string.
+    pub fn model(&self) -> Result<Option<&str>, ApiError> {
+        match self.fields.get("model") {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(name)) => Ok(Some(name)),
+            Some(other) => Err(field::wrong("model", "a string", other)),
+        }
+    }
+}
+
+/// Describes a syntax error with its place and what stands before it: a number too large has no better name.
+fn syntax(bytes: &[u8], error: &serde_json::Error) -> String {
+    let line_start = bytes
+        .split_inclusive(|&byte| byte == b'\n')
+        .take(error.line().saturating_sub(1))
+        .map(<[u8]>::len);
+    let end = (line_start.sum::<usize>() + error.column()).min(bytes.len());
+    let near = String::from_utf8_lossy(&bytes[end.saturating_sub(EXCERPT)..end]);
+    format!(
+        "The body is not valid JSON: {error}, near `{}`.",
+        near.trim_start_matches('\u{fffd}')
+    )
+}

@@ -1,0 +1,107 @@
+//! `POST /v1/chat/completions`.
+
+use serde_json::{Map, Value};
+
+use crate::body::Body;
+use crate::error::ApiError;
+use crate::field;
+use crate::message::Message;
+use crate::sampling::SamplingFields;
+use crate::unsupported::{self, Route};
+
+/// Fields that shape the prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TemplateFields {
+    /// Whether the prompt ends with the head of an assistant's turn. Default true.
+    pub add_generation_prompt: bool,
+    /// Whether the last message is left open, to be continued. Default false; excludes the other.
+    pub continue_final_message: bool,
+    /// Whether the tokenizer adds its own special tokens; templates bring theirs. Default false.
+    pub add_special_tokens: bool,
+    /// Further variables of the template.
+    pub kwargs: Map<String, Value>,
+    /// Documents for retrieval templates.
+    pub documents: Option<Vec<Value>>,
+    /// Given to the template, which may or may not know it.
+    pub reasoning_effort: Option<String>,
+}
+
+/// A checked request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatRequest {
+    /// The model, where one is named.
+    pub model: Option<String>,
+    /// At least one.
+    pub messages: Vec<Message>,
+    /// Fields that shape the prompt.
+    pub template: TemplateFields,
+    /// How to sample.
+    pub sampling: SamplingFields,
+    /// Whether to answer as a stream of events.
+    pub stream: bool,
+    /// Whether the stream's last chunk carries the usage.
+    pub include_usage: bool,
+    /// Whoever the client says is behind it; for logs.
+    pub user: Option<String>,
+}
+
+impl ChatRequest {
+    /// Checks a body.
+    ///
+    /// # Errors
+    /// 400 that names the field, with what is allowed.
+    pub fn from_body(body: Body) -> Result<Self, ApiError> {
+        let mut fields = body.fields;
+        unsupported::refuse(Route::Chat, &fields)?;
+        let messages = Message::take_all(&mut fields)?;
+        let template = template(&mut fields)?;
+        let sampling = SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
+        let (stream, include_usage) = stream(&mut fields)?;
+        Ok(Self {
+            model: field::string(&mut fields, "model")?,
+            messages,
+            template,
+            sampling,
+            stream,
+            include_usage,
+            user: field::string(&mut fields, "user")?,
+        })
+    }
+}
+
+fn template(fields: &mut Map<String, Value>) -> Result<TemplateFields, ApiError> {
+    let continue_final_message = field::boolean(fields, "continue_final_message")?.unwrap_or(false);
+    let add_generation_prompt = field::boolean(fields, "add_generation_prompt")?;
+    if continue_final_message && add_generation_prompt == Some(true) {
+        return Err(ApiError::invalid(
+            "continue_final_message",
+            "'continue_final_message' and 'add_generation_prompt' cannot both be true: a turn is continued or a new one begun.",
+        ));
+    }
+    Ok(TemplateFields {
+        add_generation_prompt: add_generation_prompt.unwrap_or(!continue_final_message),
+        continue_final_message,
+        add_special_tokens: field::boolean(fields, "add_special_tokens")?.unwrap_or(false),
+        kwargs: field::object(fields, "chat_template_kwargs")?.unwrap_or_default(),
+        documents: field::list(fields, "documents")?,
+        reasoning_effort: field::string(fields, "reasoning_effort")?,
+    })
+}
+
+/// Reads `stream` and `stream_options`: whether to stream, and whether with usage.
+pub(crate) fn stream(fields: &mut Map<String, Value>) -> Result<(bool, bool), ApiError> {
+    let stream = field::boolean(fields, "stream")?.unwrap_or(false);
+    let Some(mut options) = field::object(fields, "stream_options")? else {
+        return Ok((stream, false));
+    };
+    if !stream {
+        return Err(ApiError::invalid(
+            "stream_options",
+            "'stream_options' is allowed only when 'stream' is true.",
+        ));
+    }
+    let usage = field::boolean(&mut options, "include_usage")
+        .map_err(|error| error.on("stream_options.include_usage"))?
+        .unwrap_or(false);
+    Ok((stream, usage))
+}

@@ -1,0 +1,113 @@
+//! `POST /v1/completions`.
+
+use serde_json::{Map, Value};
+
+use crate::body::Body;
+use crate::chat::stream;
+use crate::error::ApiError;
+use crate::field;
+use crate::sampling::{SamplingFields, token_id};
+use crate::unsupported::{self, Route};
+
+/// Output tokens where the client names no number, as in OpenAI's API.
+const DEFAULT_MAX_TOKENS: usize = 16;
+
+/// What to continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// Text, to be tokenized. May be empty: the tokenizer may bring a token of its own.
+    Text(String),
+    /// Token ids, at least one.
+    Tokens(Vec<i32>),
+}
+
+/// A checked request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompletionRequest {
+    /// The model, where one is named.
+    pub model: Option<String>,
+    /// What to continue.
+    pub prompt: Prompt,
+    /// Whether the tokenizer adds its own special tokens to a text prompt. Default true.
+    pub add_special_tokens: bool,
+    /// How to sample.
+    pub sampling: SamplingFields,
+    /// Whether to answer as a stream of events.
+    pub stream: bool,
+    /// Whether the stream's last chunk carries the usage.
+    pub include_usage: bool,
+    /// Whoever the client says is behind it; for logs.
+    pub user: Option<String>,
+}
+
+impl CompletionRequest {
+    /// Checks a body.
+    ///
+    /// # Errors
+    /// 400 that names the field, with what is allowed.
+    pub fn from_body(body: Body) -> Result<Self, ApiError> {
+        let mut fields = body.fields;
+        unsupported::refuse(Route::Completion, &fields)?;
+        let prompt = prompt(&mut fields)?;
+        let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
+        sampling.max_tokens = sampling.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
+        let (stream, include_usage) = stream(&mut fields)?;
+        Ok(Self {
+            model: field::string(&mut fields, "model")?,
+            prompt,
+            add_special_tokens: field::boolean(&mut fields, "add_special_tokens")?.unwrap_or(true),
+            sampling,
+            stream,
+            include_usage,
+            user: field::string(&mut fields, "user")?,
+        })
+    }
+}
+
+fn prompt(fields: &mut Map<String, Value>) -> Result<Prompt, ApiError> {
+    let wanted = "a string or a list of token ids";
+    match field::take(fields, "prompt").ok_or_else(|| ApiError::missing("prompt"))? {
+        Value::String(text) => Ok(Prompt::Text(text)),
+        Value::Array(items) => listed(items),
+        other => Err(field::wrong("prompt", wanted, &other)),
+    }
+}
+
+/// A list is one prompt of token ids, or a batch, of which octavo takes those that hold one prompt.
+fn listed(mut items: Vec<Value>) -> Result<Prompt, ApiError> {
+    let batch = matches!(items.first(), Some(Value::String(_) | Value::Array(_)));
+    if batch && items.len() > 1 {
+        let message = format!(
+            "'prompt' holds {} prompts. Batches are not supported: send one request for each.",
+            items.len()
+        );
+        return Err(ApiError::unsupported("prompt", message));
+    }
+    if batch {
+        return match items.swap_remove(0) {
+            Value::String(text) => Ok(Prompt::Text(text)),
+            Value::Array(ids) => tokens(&ids),
+            other => Err(field::wrong(
+                "prompt",
+                "a string or a list of token ids",
+                &other,
+            )),
+        };
+    }
+    tokens(&items)
+}
+
+fn tokens(items: &[Value]) -> Result<Prompt, ApiError> {
+    if items.is_empty() {
+        return Err(ApiError::invalid(
+            "prompt",
+            "'prompt' must hold at least one token; got an empty list.",
+        ));
+    }
+    Ok(Prompt::Tokens(
+        items
+            .iter()
+            .map(|item| token_id(item, "prompt"))
+            .collect::<Result<_, _>>()?,
+    ))
+}

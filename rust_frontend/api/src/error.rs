@@ -1,0 +1,233 @@
+//! The one error of all HTTP routes, and the body that clients see.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of failure it is; decides status and `type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request is at fault: 400.
+    InvalidRequest,
+    /// What the request names does not exist: 404.
+    NotFound,
+    /// The route exists, the method does not: 405.
+    MethodNotAllowed,
+    /// The body is larger than the server reads: 413.
+    TooLarge,
+    /// Too many requests are open: 429.
+    Overloaded,
+    /// octavo failed: 500.
+    Internal,
+    /// No engine can take requests now: 503.
+    Unavailable,
+}
+
+impl ErrorKind {
+    /// The HTTP status.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::InvalidRequest => 400,
+            Self::NotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::TooLarge => 413,
+            Self::Overloaded => 429,
+            Self::Internal => 500,
+            Self::Unavailable => 503,
+        }
+    }
+
+    /// The `type` of the body.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidRequest | Self::NotFound | Self::MethodNotAllowed | Self::TooLarge => {
+                "invalid_request_error"
+            }
+            Self::Overloaded => "rate_limit_error",
+            Self::Internal | Self::Unavailable => "server_error",
+        }
+    }
+}
+
+/// A failed request. The message says what was wrong, with the value, and what to do; clients read it as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// Decides status and `type`.
+    pub kind: ErrorKind,
+    /// For the client.
+    pub message: String,
+    /// The request field at fault, dotted where it is nested (`messages.0.content`).
+    pub param: Option<String>,
+    /// A slug that programs may compare.
+    pub code: &'static str,
+    /// Goes into the Retry-After header.
+    pub retry_after_s: Option<u32>,
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl ApiError {
+    fn new(kind: ErrorKind, code: &'static str, message: String) -> Self {
+        Self {
+            kind,
+            message,
+            param: None,
+            code,
+            retry_after_s: None,
+        }
+    }
+
+    /// 400 for a field with a wrong value.
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidRequest, "invalid_value", message.into()).on(param)
+    }
+
+    /// 400 for a field that must be there.
+    pub fn missing(param: &str) -> Self {
+        let message = format!("Field '{param}' is missing. It is required.");
+        Self::new(ErrorKind::InvalidRequest, "missing_field", message).on(param)
+    }
+
+    /// 400 for a field that octavo knows and cannot serve.
+    pub fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(
+            ErrorKind::InvalidRequest,
+            "unsupported_parameter",
+            message.into(),
+        )
+        .on(param)
+    }
+
+    /// 400 for a body that is not a JSON object.
+    pub fn malformed(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidRequest, "invalid_json", message.into())
+    }
+
+    /// 400 for a prompt that does not fit; `length` and `limit` count tokens.
+    pub fn too_long(param: &str, length: usize, limit: usize) -> Self {
+        let message = format!(
+            "The prompt has {length} tokens; this model's maximum context length is {limit} tokens, of which at least one \
+             must be left for the output. Shorten the prompt to {} tokens or fewer.",
+            limit.saturating_sub(1)
+        );
+        Self::new(
+            ErrorKind::InvalidRequest,
+            "context_length_exceeded",
+            message,
+        )
+        .on(param)
+    }
+
+    /// The engine's own refusal, with the code, message and field of the wire's `RequestRejected`.
+    pub fn rejected(code: &str, message: impl Into<String>, param: Option<String>) -> Self {
+        let (kind, slug) = match code {
+            "too_long" => (ErrorKind::InvalidRequest, "context_length_exceeded"),
+            "overloaded" => (ErrorKind::Overloaded, "overloaded"),
+            _ => (ErrorKind::InvalidRequest, "invalid_value"),
+        };
+        Self {
+            param,
+            ..Self::new(kind, slug, message.into())
+        }
+    }
+
+    /// 404 for a model that is not served; `served` are the names that are.
+    pub fn model_not_found(model: &str, served: &[String]) -> Self {
+        let message = format!(
+            "The model `{model}` does not exist. Served here: {}.",
+            served.join(", ")
+        );
+        Self::new(ErrorKind::NotFound, "model_not_found", message).on("model")
+    }
+
+    /// 404 for a path that is no route.
+    pub fn no_route(path: &str) -> Self {
+        Self::new(
+            ErrorKind::NotFound,
+            "not_found",
+            format!("There is no route {path}."),
+        )
+    }
+
+    /// 405.
+    pub fn method_not_allowed(method: &str, path: &str) -> Self {
+        let message = format!("{path} does not answer {method}.");
+        Self::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)
+    }
+
+    /// 413; `limit` in bytes.
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("The body is larger than {limit} bytes, the most this server reads.");
+        Self::new(ErrorKind::TooLarge, "body_too_large", message)
+    }
+
+    /// 429.
+    pub fn overloaded(message: impl Into<String>, retry_after_s: u32) -> Self {
+        Self {
+            retry_after_s: Some(retry_after_s),
+            ..Self::new(ErrorKind::Overloaded, "overloaded", message.into())
+        }
+    }
+
+    /// 503.
+    pub fn unavailable(message: impl Into<String>, retry_after_s: u32) -> Self {
+        Self {
+            retry_after_s: Some(retry_after_s),
+            ..Self::new(ErrorKind::Unavailable, "unavailable", message.into())
+        }
+    }
+
+    /// 500.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, "internal_error", message.into())
+    }
+
+    /// Names the field at fault.
+    #[must_use]
+    pub fn on(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.kind.status()
+    }
+
+    /// The body of the answer, and of the error event of a stream.
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody {
+            error: ErrorObject {
+                message: self.message.clone(),
+                kind: self.kind.name().to_owned(),
+                param: self.param.clone(),
+                code: Some(self.code.to_owned()),
+            },
+        }
+    }
+}
+
+/// `{"error": {...}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorObject,
+}
+
+/// What stands in `error`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorObject {
+    /// For people.
+    pub message: String,
+    /// A coarse class, as in OpenAI's API.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The request field at fault.
+    pub param: Option<String>,
+    /// A finer class.
+    pub code: Option<String>,
+}

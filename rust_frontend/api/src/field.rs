@@ -1,0 +1,127 @@
+//! Taking typed fields out of a body. A null is as good as absent; a wrong type or value is a 400 that names the field.
+
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+
+/// Quotes at most this many bytes of a wrong value.
+const SHOWN: usize = 60;
+
+/// Takes a field; null counts as absent.
+pub(crate) fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    fields
+        .get_mut(name)
+        .map(Value::take)
+        .filter(|value| !value.is_null())
+}
+
+/// Takes a boolean.
+pub(crate) fn boolean(
+    fields: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<bool>, ApiError> {
+    match take(fields, name) {
+        None => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(value)),
+        Some(other) => Err(wrong(name, "true or false", &other)),
+    }
+}
+
+/// Takes a string.
+pub(crate) fn string(
+    fields: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<String>, ApiError> {
+    match take(fields, name) {
+        None => Ok(None),
+        Some(Value::String(value)) => Ok(Some(value)),
+        Some(other) => Err(wrong(name, "a string", &other)),
+    }
+}
+
+/// Takes an object.
+pub(crate) fn object(
+    fields: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<Map<String, Value>>, ApiError> {
+    match take(fields, name) {
+        None => Ok(None),
+        Some(Value::Object(value)) => Ok(Some(value)),
+        Some(other) => Err(wrong(name, "an object", &other)),
+    }
+}
+
+/// Takes a list.
+pub(crate) fn list(
+    fields: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<Vec<Value>>, ApiError> {
+    match take(fields, name) {
+        None => Ok(None),
+        Some(Value::Array(value)) => Ok(Some(value)),
+        Some(other) => Err(wrong(name, "a list", &other)),
+    }
+}
+
+/// Takes a number, which JSON makes finite.
+pub(crate) fn number(fields: &mut Map<String, Value>, name: &str) -> Result<Option<f64>, ApiError> {
+    let Some(value) = take(fields, name) else {
+        return Ok(None);
+    };
+    match value.as_f64() {
+        Some(number) if value.is_number() => Ok(Some(number)),
+        _ => Err(wrong(name, "a number", &value)),
+    }
+}
+
+/// Takes an integer of at least `min`; `range` words what is allowed. 2.0 is no integer here.
+pub(crate) fn integer(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    min: i64,
+    range: &str,
+) -> Result<Option<i64>, ApiError> {
+    let Some(value) = take(fields, name) else {
+        return Ok(None);
+    };
+    match value.as_i64() {
+        Some(number) if number >= min => Ok(Some(number)),
+        _ => Err(wrong(name, range, &value)),
+    }
+}
+
+/// A 400 that says what the field must be and what came.
+pub(crate) fn wrong(name: &str, wanted: &str, got: &Value) -> ApiError {
+    ApiError::invalid(
+        name,
+        format!("'{name}' must be {wanted}; got {}.", shown(got)),
+    )
+}
+
+/// What sort of value it is, with its article.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The value as it came where it is short, its kind where it is long.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(items) if !items.is_empty() => format!("a list of {}", items.len()),
+        Value::Object(_) => "an object".to_owned(),
+        other => {
+            let text = other.to_string();
+            if text.len() <= SHOWN {
+                text
+            } else {
+                format!("{} of {} bytes", kind(other), text.len())
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Answers and chunks of the generating routes.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// Why an output ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FinishReason {
+    /// An end token, a stop id or a stop string.
+    Stop,
+    /// `max_tokens` or the context is used up.
+    Length,
+    /// The request was aborted.
+    Abort,
+    /// The engine failed on it.
+    Error,
+}
+
+/// What stopped an output, where it was no end token of the model: an extension that vLLM has too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum StopReason {
+    /// A stop id.
+    Token(i32),
+    /// A stop string.
+    Text(String),
+}
+
+/// No value has this type: log probabilities are always null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Logprobs {}
+
+/// Tokens counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Of the prompt.
+    pub prompt_tokens: usize,
+    /// Of the output, the end token included.
+    pub completion_tokens: usize,
+    /// Both.
+    pub total_tokens: usize,
+    /// Where it is known how many came from the prefix cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+/// Of the prompt's tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptTokensDetails {
+    /// Found in the prefix cache.
+    pub cached_tokens: usize,
+}
+
+impl Usage {
+    /// Adds up.
+    pub fn new(
+        prompt_tokens: usize,
+        completion_tokens: usize,
+        cached_tokens: Option<usize>,
+    ) -> Self {
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: cached_tokens
+                .map(|cached_tokens| PromptTokensDetails { cached_tokens }),
+        }
+    }
+}
+
+/// The answer of `/v1/chat/completions`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatCompletion {
+    /// "chatcmpl-...".
+    pub id: String,
+    /// "chat.completion".
+    pub object: Cow<'static, str>,
+    /// Unix seconds.
+    pub created: u64,
+    /// As the request named it, or the first served name.
+    pub model: String,
+    /// One.
+    pub choices: Vec<ChatChoice>,
+    /// Tokens counted.
+    pub usage: Usage,
+}
+
+impl ChatCompletion {
+    /// The value of `object`.
+    pub const OBJECT: &'static str = "chat.completion";
+}
+
+/// One output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatChoice {
+    /// From 0.
+    pub index: u32,
+    /// What the model said.
+    pub message: AssistantMessage,
+    /// Null.
+    pub logprobs: Option<Logprobs>,
+    /// Why it ended.
+    pub finish_reason: Option<FinishReason>,
+    /// What stopped it.
+    pub stop_reason: Option<StopReason>,
+}
+
+/// What the model said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssistantMessage {
+    /// "assistant".
+    pub role: Cow<'static, str>,
+    /// The text.
+    pub content: Option<String>,
+    /// Null: OpenAI's clients want the key.
+    pub refusal: Option<String>,
+}
+
+impl AssistantMessage {
+    /// A message of text.
+    pub fn text(content: String) -> Self {
+        Self {
+            role: Cow::Borrowed("assistant"),
+            content: Some(content),
+            refusal: None,
+        }
+    }
+}
+
+/// One event of a streamed `/v1/chat/completions`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatChunk {
+    /// The same in all chunks.
+    pub id: String,
+    /// "chat.completion.chunk".
+    pub object: Cow<'static, str>,
+    /// The same in all chunks.
+    pub created: u64,
+    /// The same in all chunks.
+    pub model: String,
+    /// One, or none in the chunk that carries the usage.
+    pub choices: Vec<ChatChunkChoice>,
+    /// In the last chunk, where `stream_options.include_usage` asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl ChatChunk {
+    /// The value of `object`.
+    pub const OBJECT: &'static str = "chat.completion.chunk";
+}
+
+/// What one output gained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatChunkChoice {
+    /// From 0.
+    pub index: u32,
+    /// New text.
+    pub delta: ChatDelta,
+    /// Null.
+    pub logprobs: Option<Logprobs>,
+    /// Null until the last.
+    pub finish_reason: Option<FinishReason>,
+    /// What stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+}
+
+/// New text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatDelta {
+    /// "assistant", in the first chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Cow<'static, str>>,
+    /// New text; absent in a last chunk that brings none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// The answer of `/v1/completions`, and each event of its stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completion {
+    /// "cmpl-...".
+    pub id: String,
+    /// "`text_completion`".
+    pub object: Cow<'static, str>,
+    /// Unix seconds.
+    pub created: u64,
+    /// As the request named it, or the first served name.
+    pub model: String,
+    /// One, or none in the chunk that carries the usage.
+    pub choices: Vec<CompletionChoice>,
+    /// In an answer; in a stream's last chunk where `stream_options.include_usage` asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl Completion {
+    /// The value of `object`.
+    pub const OBJECT: &'static str = "text_completion";
+}
+
+/// One output, or what it gained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompletionChoice {
+    /// From 0.
+    pub index: u32,
+    /// The text, or the new text.
+    pub text: String,
+    /// Null.
+    pub logprobs: Option<Logprobs>,
+    /// Null in a stream until the last.
+    pub finish_reason: Option<FinishReason>,
+    /// What stopped it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+}

@@ -1,0 +1,189 @@
+//! Fields that OpenAI or vLLM define and octavo does not implement yet.
+//!
+//! To drop such a field in silence would change what the client gets without telling it. So each stands here with the
+//! values that ask for nothing; any other value is refused by name. Whoever implements a field deletes its row.
+
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+use crate::field::shown;
+
+/// A generating route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    Chat,
+    Completion,
+}
+
+/// Which routes define a field.
+#[derive(Clone, Copy)]
+enum On {
+    Both,
+    Chat,
+    Completion,
+}
+
+/// Values, besides null, that ask for nothing.
+#[derive(Clone, Copy)]
+enum Neutral {
+    /// None.
+    Null,
+    /// This boolean.
+    Bool(bool),
+    /// This number.
+    Number(f64),
+    /// One of these strings.
+    Word(&'static [&'static str]),
+    /// An empty list, object or string.
+    Empty,
+    /// `{"type": "text"}`.
+    TypeText,
+    /// A list of nothing but "text".
+    ListText,
+}
+
+/// One field.
+struct Row(&'static str, On, Neutral);
+
+const ROWS: &[Row] = &[
+    Row("tools", On::Chat, Neutral::Empty),
+    Row("tool_choice", On::Chat, Neutral::Word(&["none"])),
+    Row("functions", On::Chat, Neutral::Empty),
+    Row("function_call", On::Chat, Neutral::Word(&["none"])),
+    Row("response_format", On::Both, Neutral::TypeText),
+    Row("structured_outputs", On::Both, Neutral::Null),
+    Row("logprobs", On::Chat, Neutral::Bool(false)),
+    Row("logprobs", On::Completion, Neutral::Null),
+    Row("top_logprobs", On::Chat, Neutral::Number(0.0)),
+    Row("prompt_logprobs", On::Both, Neutral::Null),
+    Row("logprob_token_ids", On::Both, Neutral::Empty),
+    Row("n", On::Both, Neutral::Number(1.0)),
+    Row("best_of", On::Both, Neutral::Number(1.0)),
+    Row("use_beam_search", On::Both, Neutral::Bool(false)),
+    Row("length_penalty", On::Both, Neutral::Number(1.0)),
+    Row("echo", On::Both, Neutral::Bool(false)),
+    Row("suffix", On::Completion, Neutral::Empty),
+    Row("presence_penalty", On::Both, Neutral::Number(0.0)),
+    Row("frequency_penalty", On::Both, Neutral::Number(0.0)),
+    Row("repetition_penalty", On::Both, Neutral::Number(1.0)),
+    Row("min_p", On::Both, Neutral::Number(0.0)),
+    Row("min_tokens", On::Both, Neutral::Number(0.0)),
+    Row("logit_bias", On::Both, Neutral::Empty),
+    Row("bad_words", On::Both, Neutral::Empty),
+    Row("allowed_token_ids", On::Both, Neutral::Null),
+    Row("include_stop_str_in_output", On::Both, Neutral::Bool(false)),
+    Row("skip_special_tokens", On::Both, Neutral::Bool(true)),
+    Row(
+        "spaces_between_special_tokens",
+        On::Both,
+        Neutral::Bool(true),
+    ),
+    Row("truncate_prompt_tokens", On::Both, Neutral::Null),
+    Row("thinking_token_budget", On::Both, Neutral::Null),
+    Row("include_reasoning", On::Chat, Neutral::Bool(true)),
+    Row("repetition_detection", On::Both, Neutral::Null),
+    Row("chat_template", On::Chat, Neutral::Null),
+    Row("prompt_embeds", On::Completion, Neutral::Null),
+    Row("media_io_kwargs", On::Chat, Neutral::Empty),
+    Row("mm_processor_kwargs", On::Chat, Neutral::Empty),
+    Row("modalities", On::Chat, Neutral::ListText),
+    Row("audio", On::Chat, Neutral::Null),
+    Row("web_search_options", On::Chat, Neutral::Null),
+    Row("verbosity", On::Chat, Neutral::Word(&["medium"])),
+    Row(
+        "service_tier",
+        On::Chat,
+        Neutral::Word(&["auto", "default"]),
+    ),
+    Row("store", On::Chat, Neutral::Bool(false)),
+    Row("cache_salt", On::Both, Neutral::Null),
+    Row("priority", On::Both, Neutral::Number(0.0)),
+    Row("request_id", On::Both, Neutral::Null),
+    Row("session_id", On::Both, Neutral::Null),
+    Row("return_tokens_as_token_ids", On::Both, Neutral::Bool(false)),
+    Row("return_token_ids", On::Both, Neutral::Bool(false)),
+    Row("return_token_offsets", On::Both, Neutral::Bool(false)),
+    Row("return_prompt_text", On::Chat, Neutral::Bool(false)),
+    Row(
+        "return_assistant_tokens_mask",
+        On::Chat,
+        Neutral::Bool(false),
+    ),
+    Row(
+        "routed_experts_prompt_start",
+        On::Both,
+        Neutral::Number(0.0),
+    ),
+    Row("kv_transfer_params", On::Both, Neutral::Empty),
+    Row("ec_transfer_params", On::Both, Neutral::Empty),
+    Row("vllm_xargs", On::Both, Neutral::Empty),
+    Row("stream_interval", On::Both, Neutral::Number(1.0)),
+    Row(
+        "stream_options.continuous_usage_stats",
+        On::Both,
+        Neutral::Bool(false),
+    ),
+];
+
+/// Refuses the first field that asks for something octavo does not do.
+pub(crate) fn refuse(route: Route, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    for Row(name, on, neutral) in ROWS {
+        let defined = match on {
+            On::Both => true,
+            On::Chat => route == Route::Chat,
+            On::Completion => route == Route::Completion,
+        };
+        let Some(value) = lookup(fields, name).filter(|_| defined) else {
+            continue;
+        };
+        if !neutral.holds(value) {
+            let message = format!(
+                "'{name}' is not supported yet; got {}. Leave it out{}.",
+                shown(value),
+                neutral.hint()
+            );
+            return Err(ApiError::unsupported(*name, message));
+        }
+    }
+    Ok(())
+}
+
+/// Finds a field by its dotted name.
+fn lookup<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    match name.split_once('.') {
+        None => fields.get(name),
+        Some((outer, inner)) => fields.get(outer)?.get(inner),
+    }
+}
+
+impl Neutral {
+    fn holds(self, value: &Value) -> bool {
+        match (self, value) {
+            (_, Value::Null) => true,
+            (Self::Bool(neutral), Value::Bool(given)) => neutral == *given,
+            (Self::Number(neutral), Value::Number(given)) => given.as_f64() == Some(neutral),
+            (Self::Word(neutral), Value::String(given)) => neutral.contains(&given.as_str()),
+            (Self::Empty, Value::Array(given)) => given.is_empty(),
+            (Self::Empty, Value::Object(given)) => given.is_empty(),
+            (Self::Empty, Value::String(given)) => given.is_empty(),
+            (Self::TypeText, Value::Object(given)) => {
+                given.get("type").is_some_and(|kind| kind == "text")
+            }
+            (Self::ListText, Value::Array(given)) => given.iter().all(|item| item == "text"),
+            _ => false,
+        }
+    }
+
+    /// What may be sent instead.
+    fn hint(self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::Bool(neutral) => format!(" or send {neutral}"),
+            Self::Number(neutral) => format!(" or send {neutral}"),
+            Self::Word(neutral) => format!(" or send \"{}\"", neutral.join("\" or \"")),
+            Self::Empty => " or send it empty".to_owned(),
+            Self::TypeText => " or send {\"type\": \"text\"}".to_owned(),
+            Self::ListText => " or send [\"text\"]".to_owned(),
+        }
+    }
+}
