@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from octavo.errors import ModelError
+from octavo.modelfiles import resolve
+from tests.unit.modelfiles.gguf_writer import TINY, write_gguf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": 1,
+    "eos_token_id": [2, 3],
+    "torch_dtype": "bfloat16",
+    "rope_theta": 10000.0,
+}
+
+
+def folder(tmp_path: Path, weights: bool = True, **changes: Any) -> Path:
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(CONFIG | changes))
+    if weights:
+        save_file({"a": np.ones((4, 4), dtype=np.float32)}, path / "model.safetensors")
+    return path
+
+
+def test_a_folder_of_safetensors(tmp_path: Path) -> None:
+    files = resolve(str(folder(tmp_path)))
+    assert (files.kind, files.architecture, files.dtype) == ("safetensors", "LlamaForCausalLM", "bfloat16")
+    assert (files.context_len, files.vocab_size, files.bos_token_id, files.eos_token_ids) == (128, 96, 1, (2, 3))
+    assert [file.name for file in files.weights] == ["model.safetensors"]
+
+
+def test_the_generation_config_has_the_last_word_on_end_tokens(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": 7}))
+    assert resolve(str(path)).eos_token_ids == (7,)
+
+
+def test_dummy_needs_no_weights(tmp_path: Path) -> None:
+    path = folder(tmp_path, weights=False)
+    assert resolve(str(path), load_format="dummy").kind == "dummy"
+    with pytest.raises(ModelError, match="has no weights"):
+        resolve(str(path))
+
+
+def test_a_gguf_file_and_its_folder(tmp_path: Path) -> None:
+    table = (np.ones((96, 64), dtype=np.float32), "F32")
+    path = write_gguf(tmp_path / "m.gguf", TINY | {"tokenizer.ggml.eos_token_id": 2}, {"token_embd.weight": table})
+    for model in (path, tmp_path):
+        files = resolve(str(model))
+        assert (files.kind, files.path, files.context_len, files.vocab_size) == ("gguf", path, 128, 96)
+        assert files.eos_token_ids == (2,)
+        assert files.config["tie_word_embeddings"] is True
+    (tmp_path / "other.gguf").write_bytes(path.read_bytes())
+    with pytest.raises(ModelError, match=r"2 \.gguf files \(m\.gguf, other\.gguf\)"):
+        resolve(str(tmp_path))
+
+
+def test_a_path_that_does_not_exist() -> None:
+    with pytest.raises(ModelError, match=r"'/nowhere/model' does not exist\. Give a folder"):
+        resolve("/nowhere/model")
+
+
+def test_a_folder_without_a_config(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no config\.json and no \.gguf"):
+        resolve(str(tmp_path))
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"1")
+    with pytest.raises(ModelError, match=r"is a file but no \.gguf"):
+        resolve(str(tmp_path / "x.bin"))
+
+
+def test_an_unknown_architecture_names_the_known_ones(tmp_path: Path) -> None:
+    path = folder(tmp_path, architectures=["WhisperForConditionalGeneration"])
+    with pytest.raises(
+        ModelError, match=r"'WhisperForConditionalGeneration' is not supported; known: LlamaForCausalLM"
+    ):
+        resolve(str(path))
+
+
+def test_an_unknown_gguf_architecture(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {}, {}, arch="mamba")
+    with pytest.raises(ModelError, match="GGUF architecture 'mamba' is not supported; known: llama"):
+        resolve(str(path))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt"])
+def test_pickled_weights_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = folder(tmp_path, weights=False)
+    (path / name).write_bytes(b"\x80\x04")
+    with pytest.raises(ModelError, match=rf"only pickled weights \({name}\).*save_pretrained"):
+        resolve(str(path))
+
+
+@pytest.mark.parametrize("keep", [3, 20, -1])
+def test_truncated_safetensors(tmp_path: Path, keep: int) -> None:
+    path = folder(tmp_path)
+    file = path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(ModelError, match=r"model\.safetensors is truncated"):
+        resolve(str(path))
+
+
+def test_safetensors_with_a_broken_header(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    file = path / "model.safetensors"
+    raw = bytearray(file.read_bytes())
+    raw[10:20] = b"##########"
+    file.write_bytes(raw)
+    with pytest.raises(ModelError, match="damaged"):
+        resolve(str(path))
+
+
+def test_an_index_that_names_missing_files(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors", "c": "model-3.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match=r"not there: model-2\.safetensors, model-3\.safetensors"):
+        resolve(str(path))
+
+
+def test_a_quantization_config_is_named(tmp_path: Path) -> None:
+    path = folder(tmp_path, quantization_config={"quant_method": "gptq", "bits": 4})
+    with pytest.raises(ModelError, match="quantization_config with the method 'gptq' is not supported"):
+        resolve(str(path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": None}, "lacks 'hidden_size'"),
+        ({"num_hidden_layers": "two"}, "'num_hidden_layers' is 'two'"),
+        ({"num_key_value_heads": 3}, "4 is no multiple of num_key_value_heads 3"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"architectures": []}, "no 'architectures'"),
+        ({"torch_dtype": "float8"}, "dtype 'float8'"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope type 'dynamic' is not supported"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "rope type 'yarn' lacks 'factor'"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+    ],
+)
+def test_a_config_that_cannot_be_served(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        resolve(str(folder(tmp_path, **changes)))
+
+
+def test_a_config_that_is_no_json(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    (path / "config.json").write_text("{")
+    with pytest.raises(ModelError, match=r"config\.json is no JSON"):
+        resolve(str(path))

@@ -1,0 +1,192 @@
+"""Tokenizers made from GGUF metadata cut text as the models' own tokenizers do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, pre_tokenizers
+
+from octavo.errors import ModelError
+from octavo.modelfiles import export_tokenizer, resolve, smollm2
+from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
+
+SHARED = Path(os.environ.get("OCTAVO_SHARED", Path(__file__).parents[4] / "shared"))
+
+TEXTS = [
+    "",
+    " ",
+    "Hello, world!",
+    "The quick brown fox doesn't jump; it's they'LL've I'M.",
+    "  leading and trailing  ",
+    "tabs\tand\nnewlines\r\n\r\n  mixed \n \n",
+    "1 12 123 1234 12345 3.14159 1e-5 0x1F",
+    "   7  42\n\n99",
+    "naïve café résumé Ångström e\u0301",
+    "日本語のテキスト と 中文 한국어",
+    "Привет, мир! Ελληνικά العربية עברית हिन्दी",
+    "emoji 👩‍👩‍👧‍👦 🇫🇷 👍🏽",
+    "१२३ ٣٤ ½ ² Ⅷ １２",
+    "def f(x):\n    return x**2  # comment\n\n\nclass A: pass",
+    "https://example.org/a?b=c&d=%20#frag",
+    '$$\\int_0^1 x\\,dx$$ {"a": [1, 2]}',
+    "\u00a0nbsp\u2003em space\u200bzero width\ufeff",
+    "a" * 300,
+    " " * 40 + "x",
+    "\x00\x01control\x7f",
+]
+
+
+def corpus(specials: list[str]) -> list[str]:
+    rng = random.Random(0)
+    pieces = [*TEXTS, *specials, "'s", " 'Re", "7", " ", "\n", "é", "字"]
+    mixed = ["".join(rng.choices(pieces, k=rng.randint(2, 6))) for _ in range(300)]
+    raw = [
+        "".join(chr(rng.choice([rng.randint(32, 126), rng.randint(160, 0x2FFF)])) for _ in range(40)) for _ in "x" * 100
+    ]
+    return [*TEXTS, *mixed, *raw]
+
+
+def metadata_of(tokenizer: dict[str, Any], pre: str) -> dict[str, Any]:
+    """What a converter to GGUF would store of a tokenizer.json."""
+    vocab: dict[str, int] = dict(tokenizer["model"]["vocab"])
+    types = {}
+    for added in tokenizer["added_tokens"]:
+        vocab[added["content"]] = added["id"]
+        types[added["id"]] = 3 if added["special"] else 4
+    tokens = [token for token, _ in sorted(vocab.items(), key=lambda item: item[1])]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.token_type": [types.get(i, 1) for i in range(len(tokens))],
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "pre"),
+    [
+        ("gpt-2", "gpt-2"),
+        ("llama-bpe", "llama-bpe"),
+        ("qwen2", "qwen2"),
+        ("starcoder", "starcoder"),
+        ("refact", "refact"),
+    ],
+)
+def test_a_round_trip_through_metadata_keeps_every_encoding(folder: str, pre: str) -> None:
+    path = SHARED / "oracles/tokenizers" / folder / "tokenizer.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    original = json.loads(gzip.decompress(path.read_bytes()))
+    made = tokenizer_from_gguf(metadata_of(original, pre))
+    # The oracle's normalizer is null where Qwen2's own composes characters; see shared/README.md.
+    assert made["normalizer"] == ({"type": "NFC"} if pre == "qwen2" else None)
+    made["normalizer"] = original["normalizer"]
+    want, got = Tokenizer.from_str(json.dumps(original)), Tokenizer.from_str(json.dumps(made))
+    specials = [added["content"] for added in original["added_tokens"]][:8]
+    for text in corpus(specials):
+        ids = want.encode(text).ids
+        assert got.encode(text).ids == ids, repr(text)
+        assert got.decode(ids) == want.decode(ids)
+
+
+@pytest.fixture(scope="module")
+def smol() -> Path:
+    path = smollm2.find()
+    if path is None:
+        pytest.skip("SmolLM2 is not here: run python -m octavo.modelfiles.smollm2")
+    return path
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_smollm2_equals_transformers_conversion(smol: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    export_tokenizer(resolve(str(smol)), tmp_path)
+    ours = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    reference = AutoTokenizer.from_pretrained(smol.parent, gguf_file=smol.name)
+    theirs = reference.backend_tokenizer
+    # SmolLM2's own tokenizer.json splits digits first; Transformers' conversion of GGUF forgets that.
+    theirs.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), theirs.pre_tokenizer]
+    )
+    assert ours.get_vocab() == theirs.get_vocab()
+    specials = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<file_sep>"]
+    for text in corpus(specials):
+        ids = theirs.encode(text).ids
+        assert ours.encode(text).ids == ids, repr(text)
+        assert ours.decode(ids) == theirs.decode(ids)
+        assert ours.decode(ids, skip_special_tokens=False) == theirs.decode(ids, skip_special_tokens=False)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    chat = [{"role": "user", "content": "Hi 12"}]
+    assert loaded.apply_chat_template(chat, tokenize=False) == reference.apply_chat_template(chat, tokenize=False)
+    for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+        assert getattr(loaded, name) == getattr(reference, name)
+
+
+def test_what_is_exported_for_the_demo_model(smol: Path, tmp_path: Path) -> None:
+    export_tokenizer(resolve(str(smol)), tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert (config["bos_token"], config["eos_token"]) == ("<|im_start|>", "<|im_end|>")
+    assert "<|im_start|>" in config["chat_template"]
+    assert config["model_max_length"] == 8192
+    assert config["added_tokens_decoder"]["2"]["special"] is True
+    generation = json.loads((tmp_path / "generation_config.json").read_text())
+    assert (generation["bos_token_id"], generation["eos_token_id"]) == (1, 2)
+
+
+def test_bos_is_put_in_front_where_the_metadata_ask_for_it() -> None:
+    metadata = tiny_metadata() | {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.bos_token_id": 3}
+    made = Tokenizer.from_str(json.dumps(tokenizer_from_gguf(metadata)))
+    assert made.encode("ab").tokens == ["<s>", "ab"]
+    assert made.encode("ab", add_special_tokens=False).tokens == ["ab"]
+    assert tokenizer_config_from_gguf(metadata, 8)["bos_token"] == "<s>"
+
+
+def tiny_metadata() -> dict[str, Any]:
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": ["a", "b", "ab", "<s>"],
+        "tokenizer.ggml.merges": ["a b"],
+        "tokenizer.ggml.token_type": [1, 1, 1, 3],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokenizer.ggml.model": "llama"}, "tokenizer kind 'llama' is not supported; known: gpt2"),
+        (
+            {"tokenizer.ggml.pre": "chameleon"},
+            "pre-tokenizer 'chameleon' is not supported; known: deepseek-r1-qwen, gpt",
+        ),
+        ({"tokenizer.ggml.merges": None}, r"lack tokenizer\.ggml\.merges"),
+        ({"tokenizer.ggml.token_type": [1]}, "4 tokens and 1 token types"),
+    ],
+)
+def test_metadata_that_describe_no_known_tokenizer(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        tokenizer_from_gguf(tiny_metadata() | changes)
+
+
+def test_a_folder_without_a_fast_tokenizer_is_refused(tmp_path: Path) -> None:
+    from tests.unit.modelfiles.test_files import folder
+
+    files = resolve(str(folder(tmp_path)))
+    with pytest.raises(ModelError, match=r"no tokenizer\.json.*save_pretrained"):
+        export_tokenizer(files, tmp_path / "out")
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        (files.path / name).write_text("{}")
+    export_tokenizer(files, tmp_path / "out")
+    names = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert names == ["chat_template.jinja", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+    generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == [2, 3]
