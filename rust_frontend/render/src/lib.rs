@@ -1,1 +1,12 @@
-//! Request to prompt tokens and sampling; token steps to text
+//! Requests to prompt tokens and sampling parameters; tokens back to text. Synchronous: callers choose the thread.
+//!
+//! [`Renderer`] is made once from a model folder and shared. [`Renderer::chat`] and [`Renderer::completion`] give a
+//! [`Prepared`] request: what the engine gets, and what [`Renderer::output`] needs to turn the engine's tokens into text.
+
+mod output;
+mod prepared;
+mod renderer;
+
+pub use output::{Ended, OutputText, Update};
+pub use prepared::{Limits, OutputPlan, Prepared};
+pub use renderer::{LoadError, Renderer};
