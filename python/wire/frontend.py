@@ -58,6 +58,7 @@ class Header(Record, frozen=True):
     seq: int  # u64, 1 for the first numbered message of the session; 0: not numbered (Hello, Welcome, Refuse, Ack)
     ack: int  # u64, the highest number received without a gap
     credit: int  # u64, bytes of bodies and aux frames that the receiver of this header may have sent in the session
+    epoch: int = 0  # u64, which opening of the session, counted by the frontend; in Hello the last one known, or 0
 
 
 class Hello(Message, frozen=True):

@@ -22,6 +22,8 @@ records! {
         ack: u64,
         /// Bytes of bodies and aux frames that the receiver of this header may have sent in the session.
         credit: u64,
+        /// Which opening of the session, counted by the frontend; in `Hello` the last one known, or 0.
+        epoch: u64 = 0,
     }
 
     /// core -> frontend: who connects. Repeated every 500 ms until `Welcome` or `Refuse` comes.
