@@ -87,9 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.parser.suggest(unknown)
     given = {name: value for name, value in vars(arguments).items() if name not in ("command", "parser")}
     try:
+        config = build(given)
         from octavo.serve import serve  # not at the top: --help must not pay for the imports
 
-        return serve(build(given))
+        return serve(config)
     except (ConfigError, ModelError) as error:
         print(f"octavo: {error}", file=sys.stderr)
         return 2

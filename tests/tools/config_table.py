@@ -12,7 +12,8 @@ _HEAD = """\
 # Configuration
 
 All flags of `octavo serve MODEL`, made from their one definition in `python/config.py` by
-`python -m tests.tools.config_table`. Counts and sizes may end in k, m, g, t (powers of 1,000) or K, M, G, T (powers of 1,024).
+`python -m tests.tools.config_table`. Counts and sizes may end in k, m, g, t (powers of 1,000) or K, M, G, T (powers of
+1,024).
 
 """
 

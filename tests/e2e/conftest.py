@@ -1,0 +1,25 @@
+"""Fixtures of the end-to-end tests: a tiny model and a server of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import Server, running
+from tests.tiny import make_llama
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random Llama in a folder."""
+    return make_llama(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def server(tiny: Path) -> Iterator[Server]:
+    """A server of the tiny model in fp32, under the name "tiny"."""
+    flags = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
+    with running(tiny, *flags) as running_server:
+        yield running_server

@@ -1,0 +1,152 @@
+"""A real `octavo serve` for tests: started, watched, stopped, and its process tree looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+from openai import OpenAI
+
+__all__ = ["Server", "running", "wait_for"]
+
+READY = "octavo is ready at "
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Wait until the condition holds; fails the test, saying what was waited for, when it does not in time."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, f"not in {timeout_s} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Server:
+    """A running server. `log` grows as it writes."""
+
+    process: subprocess.Popen[str]
+    url: str = ""
+    log: list[str] = field(default_factory=list)
+
+    def client(self) -> OpenAI:
+        """Return an official client that does not try again by itself."""
+        return OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=100)
+
+    def get(self, path: str) -> httpx.Response:
+        """GET a path."""
+        return httpx.get(f"{self.url}{path}", timeout=10)
+
+    def metric(self, name: str) -> float:
+        """Return a metric without labels, or the sum over its labels."""
+        found = [line for line in self.get("/metrics").text.splitlines() if line.startswith(name)]
+        values = [float(line.rsplit(" ", 1)[1]) for line in found if line[len(name)] in " {"]
+        assert values, f"no metric {name}"
+        return sum(values)
+
+    def pid(self, part: str) -> int:
+        """Return the process id of a part: "frontend", "engine", "worker-0", …"""
+        found = self.pids(part)
+        assert len(found) == 1, f"{part}: {found}"
+        return found[0]
+
+    def pids(self, part: str) -> list[int]:
+        """Return the process ids of a part that live now."""
+        mark = {"frontend": "octavo-frontend", "engine": "octavo.engine_core"}.get(part, "octavo.workers")
+        rank = part.removeprefix("worker-") if part.startswith("worker-") else None
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    words = child.cmdline()
+                    if not any(mark in word for word in words) or child.status() == psutil.STATUS_ZOMBIE:
+                        continue
+                    if rank is None or words[words.index("--rank") + 1] == rank:
+                        found.append(child.pid)
+        return found
+
+    def tree(self) -> list[psutil.Process]:
+        """Return the server and all its descendants."""
+        root = psutil.Process(self.process.pid)
+        return [root, *root.children(recursive=True)]
+
+    def kill(self, part: str) -> int:
+        """Kill a part as `kill -9` does and return the process id it had."""
+        pid = self.pid(part)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def ready(self) -> bool:
+        """Whether /ready says 200."""
+        with contextlib.suppress(httpx.HTTPError):
+            return self.get("/ready").status_code == 200
+        return False
+
+    def text(self) -> str:
+        """Return the log so far."""
+        return "".join(self.log)
+
+
+def start(model: Path | str, *flags: str, env: dict[str, str] | None = None) -> Server:
+    """Start a server without waiting for it."""
+    command = [sys.executable, "-m", "octavo", "serve", str(model), "--port", "0", *flags]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+    )
+    server = Server(process)
+    assert process.stderr is not None
+    threading.Thread(target=_collect, args=(process.stderr, server.log), daemon=True).start()
+    return server
+
+
+def _collect(stream: Iterator[str], log: list[str]) -> None:
+    log.extend(stream)
+
+
+def stop(server: Server) -> int:
+    """Stop a server as Ctrl-C does, and in any case; return its exit code."""
+    process = server.process
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        for part in server.tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                part.kill()
+        raise
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def running(model: Path | str, *flags: str, env: dict[str, str] | None = None) -> Iterator[Server]:
+    """Run a server until the end of the block; it must be ready in time and end with exit code 0."""
+    server = start(model, *flags, env=env)
+    try:
+        assert server.process.stdout is not None
+        timer = threading.Timer(START_TIMEOUT_S, server.process.kill)
+        timer.start()
+        line = server.process.stdout.readline()
+        timer.cancel()
+        assert line.startswith(READY), f"not ready: {server.text()}"
+        server.url = line.removeprefix(READY).strip()
+        yield server
+    except BaseException:
+        print(server.text(), file=sys.stderr)
+        stop(server)
+        raise
+    code = stop(server)
+    assert code == 0, f"exit code {code}: {server.text()}"

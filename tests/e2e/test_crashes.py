@@ -1,0 +1,117 @@
+"""Processes are killed under load; streams finish, nothing is lost, nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.server import Server, running, wait_for
+from tests.teacher import Check, check_tokens
+
+STREAMS = 8
+MAX_TOKENS = 200
+FLAGS = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client saw of one stream."""
+
+    prompt: list[int]
+    tokens: list[int]
+    finish: str | None
+
+
+def ask(server: Server, index: int, progress: threading.Semaphore) -> Answer:
+    """Stream one completion; releases `progress` at its first tokens."""
+    stream = server.client().completions.create(
+        model="tiny",
+        prompt=f"stream {index}: " + "ab" * index,
+        max_tokens=MAX_TOKENS,
+        temperature=0.0 if index % 2 else 0.8,
+        seed=index,
+        stream=True,
+        extra_body={"return_token_ids": True, "ignore_eos": True},
+    )
+    prompt: list[int] = []
+    tokens: list[int] = []
+    finish = None
+    for chunk in stream:
+        choice = chunk.choices[0]
+        prompt = getattr(choice, "prompt_token_ids", None) or prompt
+        if new := getattr(choice, "token_ids", None):
+            if not tokens:
+                progress.release()
+            tokens += new
+        finish = choice.finish_reason or finish
+    return Answer(prompt, tokens, finish)
+
+
+def ask_under_fire(server: Server, part: str) -> list[Answer]:
+    """Run the streams, kill a part when all have begun, return what the clients got."""
+    progress = threading.Semaphore(0)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        futures = [pool.submit(ask, server, index, progress) for index in range(STREAMS)]
+        for _ in range(STREAMS):
+            assert progress.acquire(timeout=60)
+        killed = server.kill(part)
+        answers = [future.result(timeout=100) for future in futures]
+    wait_for(server.ready, 60, "ready again")
+    wait_for(lambda: server.pid(part) != killed, 10, f"a new {part}")
+    return answers
+
+
+def check_all(model: Path, answers: list[Answer]) -> None:
+    """Every stream is complete and each of its tokens passes the teacher-forced check."""
+    for index, answer in enumerate(answers):
+        assert answer.finish == "length"
+        assert len(answer.tokens) == MAX_TOKENS
+        temperature = 0.0 if index % 2 else 0.8
+        check_tokens(model, Check(answer.prompt, answer.tokens, temperature=temperature, seed=index))
+
+
+@pytest.mark.parametrize("part", ["worker-0", "engine"])
+def test_streams_survive_a_kill(tiny: Path, part: str) -> None:
+    with running(tiny, *FLAGS) as server:
+        answers = ask_under_fire(server, part)
+        assert server.get("/health").status_code == 200
+        blocks_are_back(server)
+    check_all(tiny, answers)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_streams_survive_the_kill_of_one_of_two_ranks(tiny: Path, rank: int) -> None:
+    with running(tiny, *FLAGS, "--tensor-parallel-size", "2") as server:
+        answers = ask_under_fire(server, f"worker-{rank}")
+        blocks_are_back(server)
+    check_all(tiny, answers)
+
+
+def blocks_are_back(server: Server) -> None:
+    """Wait until nothing runs and no block is in use."""
+    wait_for(lambda: server.metric("octavo:num_requests_running") == 0, 20, "no running requests")
+    wait_for(lambda: server.metric("octavo:kv_cache_usage_perc") == 0, 20, "all blocks free")
+
+
+def test_nothing_is_left_when_the_supervisor_is_killed(tiny: Path) -> None:
+    with contextlib.suppress(AssertionError), running(tiny, *FLAGS, "--tensor-parallel-size", "2") as server:
+        family = server.tree()
+        assert len(family) >= 5
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(5)
+        _, alive = psutil.wait_procs(family, timeout=5)
+        left = [process.pid for process in alive]
+        for process in alive:
+            process.kill()
+        if left:
+            pytest.fail(f"left: {left}")
+        return
+    pytest.fail("the server did not start")
