@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
 
-from octavo.actors.errors import MailboxClosed
 from octavo.actors.mailbox import Mailbox
 from octavo.actors.ref import Ref
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
 
 __all__ = ["Actor", "Child"]
 
@@ -78,13 +79,10 @@ class Actor(ABC, Generic[M]):
 
     async def _serve(self) -> None:
         try:
-            while True:
-                await self.handle(await self._mailbox.get())
+            while await self._mailbox.ready():
                 for _ in range(len(self._mailbox)):
                     await self.handle(self._mailbox.get_nowait())
                 await self.idle()
-        except MailboxClosed:
-            return
         finally:
             with anyio.move_on_after(self._stop_timeout_s, shield=True):
                 await self.on_stop()

@@ -51,19 +51,23 @@ class Mailbox(Generic[M]):
         lane.append(message)
         self._arrived.set()
 
+    async def ready(self) -> bool:
+        """Wait until there is a message. Return False when none will come: the mailbox is closed and empty."""
+        with self._guard:
+            if len(self) or self._closed:
+                await anyio.lowlevel.checkpoint()
+            while not len(self) and not self._closed:
+                self._arrived = anyio.Event()
+                await self._arrived.wait()
+        return len(self) > 0
+
     async def get(self) -> M:
         """Wait for a message and take it, control messages first. A cancelled call takes none.
 
         Raises MailboxClosed when the mailbox is closed and empty.
         """
-        with self._guard:
-            if self or self._closed:
-                await anyio.lowlevel.checkpoint()
-            while not self:
-                if self._closed:
-                    raise MailboxClosed("the mailbox is closed and empty")
-                self._arrived = anyio.Event()
-                await self._arrived.wait()
+        if not await self.ready():
+            raise MailboxClosed("the mailbox is closed and empty")
         return self.get_nowait()
 
     def get_nowait(self) -> M:
@@ -79,9 +83,7 @@ class Mailbox(Generic[M]):
 
         Raises MailboxClosed when the mailbox is closed and empty.
         """
-        messages = [await self.get(), *self._control, *self._messages]
-        self.clear()
-        return messages
+        return [await self.get(), *self.clear()]
 
     def clear(self) -> list[M]:
         """Take all messages without waiting."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
@@ -63,7 +63,7 @@ class Ref(Generic[M]):
         self.name = name
         self.incarnation = secrets.randbits(64)
         self._mailbox = mailbox
-        self._asked: set[Reply[object]] = set()
+        self._asked: set[Reply[Any]] = set()
 
     def __repr__(self) -> str:
         return f"Ref({self.name!r}, {self.incarnation:016x})"
@@ -92,7 +92,7 @@ class Ref(Generic[M]):
         """
         reply: Reply[T] = Reply()
         self.tell(make(reply), control=control)
-        self._asked.add(reply)  # type: ignore[arg-type]  # only `fail` and `done` are used
+        self._asked.add(reply)
         try:
             with anyio.fail_after(timeout_s):
                 return await reply.wait()
@@ -100,7 +100,7 @@ class Ref(Generic[M]):
             raise AskTimeout(f"{self.name} did not answer within {timeout_s:g} s") from None
         finally:
             reply.fail(AskTimeout("nobody waits for this answer"))
-            self._asked.discard(reply)  # type: ignore[arg-type]
+            self._asked.discard(reply)
 
     def end(self) -> None:
         """Refuse further messages and fail the open asks. Called by the actor when it ends."""

@@ -25,12 +25,19 @@ Chains = dict[int, BlockHashes]
 class KvTables:
     """The block tables of one request, one for each group, and when they next change."""
 
-    __slots__ = ("covered", "next_event", "tables")
+    __slots__ = ("covered", "dirty", "next_event", "tables")
 
     def __init__(self, tables: list[BlockTable]) -> None:
         self.tables = tables
         self.covered = 0  # decode rows that end here or before need no new block
         self.next_event = 0  # `advance` has something to do from so many computed tokens on
+        self.dirty = True  # the workers may not know all entries
+
+    def take_diffs(self) -> list[tuple[int, int, bytes]]:
+        """Return (group, first index, packed ids) of what the workers do not know yet, and take it for known."""
+        self.dirty = False
+        diffs = [(group, table.take_diff()) for group, table in enumerate(self.tables)]
+        return [(group, *diff) for group, diff in diffs if diff is not None]
 
 
 class KvCache:
@@ -177,4 +184,5 @@ class KvCache:
         skips = min(group.next_skip(table) for group, table in pairs)
         seals = min((t.sealed + 1) * g.block_tokens for g, t in pairs) if self.caching else NEVER
         tables.next_event = min(skips, seals)
+        tables.dirty = True
         return tables

@@ -4,6 +4,7 @@
 //! counted here, from what clients were sent. Handles are resolved once per request, never per token.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use octavo_wire::frontend::Stats;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -107,10 +108,10 @@ impl Metrics {
         }
     }
 
-    /// Starts the clock of one request. Dropping what is returned without an outcome counts as "abort".
+    /// Follows one request, which arrived at `arrival`. Dropped without an outcome it counts as "abort".
     #[must_use]
-    pub fn request(&self) -> RequestMetrics {
-        RequestMetrics::new(self.request.clone())
+    pub fn request(&self, arrival: Instant) -> RequestMetrics {
+        RequestMetrics::new(self.request.clone(), arrival)
     }
 
     /// Counts one HTTP response. `handler` must be a route, not a path that the client chose.

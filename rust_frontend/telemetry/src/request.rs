@@ -39,22 +39,26 @@ pub struct RequestMetrics {
 }
 
 impl RequestMetrics {
-    pub(crate) fn new(handles: RequestHandles) -> Self {
+    pub(crate) fn new(handles: RequestHandles, arrival: Instant) -> Self {
         handles.open.inc();
         Self {
             handles,
-            arrival: Instant::now(),
+            arrival,
             last_token: None,
             generated: 0,
             outcome: None,
         }
     }
 
-    /// Records that the engine answered a prompt of `tokens` tokens, `cached` of them from the prefix cache.
-    pub fn prompt(&self, tokens: u64, cached: u64) {
+    /// Records that the engine began to answer a prompt of so many tokens.
+    pub fn prompt(&self, tokens: u64) {
         self.handles.prompt_tokens.inc_by(tokens);
-        self.handles.cached_tokens.inc_by(cached);
         self.handles.request_prompt_tokens.observe(as_f64(tokens));
+    }
+
+    /// Records how many of the prompt's tokens were found in the prefix cache.
+    pub fn cached(&self, tokens: u64) {
+        self.handles.cached_tokens.inc_by(tokens);
     }
 
     /// Records the arrival of `count` new tokens, now.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::time::Instant;
+
 use octavo_telemetry::{Metrics, Outcome};
 use octavo_wire::frontend::Stats;
 
@@ -73,7 +75,7 @@ fn engine_figures_come_from_the_stats() {
 #[test]
 fn a_request_is_counted_once_by_its_outcome() {
     let metrics = Metrics::new("m");
-    let mut request = metrics.request();
+    let mut request = metrics.request(Instant::now());
     assert_eq!(
         value(
             &metrics.encode(None, true),
@@ -81,12 +83,13 @@ fn a_request_is_counted_once_by_its_outcome() {
         ),
         1.0
     );
-    request.prompt(7, 4);
+    request.prompt(7);
+    request.cached(4);
     request.tokens(1);
     request.tokens(3);
     request.finish(Outcome::Stop);
     drop(request);
-    drop(metrics.request());
+    drop(metrics.request(Instant::now()));
 
     let text = metrics.encode(None, true);
     let finished = |reason| {

