@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
+import os
+import select
 import signal
+import sys
+import threading
 from typing import TYPE_CHECKING
 
 import zmq
 
+from octavo.errors import ConfigError
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from octavo.actors.transport import Frames
 
 __all__ = ["Inbox", "Outbox", "Parent", "register_dump", "watch_parent"]
+
+PR_SET_PDEATHSIG = 1
+#: What `Parent.find` reads, after "OCTAVO_".
+ENVIRONMENT = ("NAME", "INCARNATION", "INBOX", "OUTBOX")
 
 
 def watch_parent() -> None:
@@ -21,51 +34,93 @@ def watch_parent() -> None:
     The kernel kills this process when the thread that started it ends (PR_SET_PDEATHSIG, Linux), and a daemon thread
     leaves with os._exit at the end of file on stdin, the parent's lifeline. Stdin becomes /dev/null for everybody else.
     """
-    raise NotImplementedError
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    lifeline = os.dup(0)
+    with open(os.devnull, "rb") as null:
+        os.dup2(null.fileno(), 0)
+    if _ended(lifeline):  # before the prctl: no signal will come
+        os._exit(1)
+    threading.Thread(target=_exit_at_end, args=(lifeline,), name="lifeline", daemon=True).start()
 
 
 def register_dump(dump_signal: signal.Signals = signal.SIGUSR1) -> None:
     """Write the stacks of all threads to stderr when `dump_signal` comes, even while the interpreter is stuck."""
-    raise NotImplementedError
+    faulthandler.register(dump_signal, sys.stderr, all_threads=True)
 
 
 class Parent:
-    """The process actor that started this process, as found in the environment. Owns the ZeroMQ context.
+    """The process actor that started this process. Owns the ZeroMQ context that all threads of the process share.
 
     name: of the actor, e.g. "worker-0". incarnation: u64, to be repeated in the hello.
     """
 
-    name: str
-    incarnation: int
+    def __init__(self, name: str, incarnation: int, inbox: str, outbox: str) -> None:
+        """Keep the arguments; `inbox` and `outbox` are endpoints that the parent has bound."""
+        self.name = name
+        self.incarnation = incarnation
+        self._inbox = inbox
+        self._outbox = outbox
+        self._context = zmq.Context()
 
     @classmethod
-    def find(cls) -> Self:
-        """Read the environment that `ZmqLink` set. Raises ConfigError when this process was started by other means."""
-        raise NotImplementedError
+    def find(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Read what `ZmqLink` put into the environment. Raises ConfigError when this process was started otherwise."""
+        try:
+            name, incarnation, inbox, outbox = (environ[f"OCTAVO_{key}"] for key in ENVIRONMENT)
+        except KeyError as error:
+            raise ConfigError(f"{error.args[0]} is not set: only octavo itself can start this program") from None
+        return cls(name, int(incarnation), inbox, outbox)
 
     def inbox(self) -> Inbox:
         """Connect for messages from the parent. Once; for one thread."""
-        raise NotImplementedError
+        return Inbox(self._connect(zmq.PULL, self._inbox))
 
     def outbox(self) -> Outbox:
         """Connect for messages to the parent. Once for each thread that sends."""
-        raise NotImplementedError
+        return Outbox(self._connect(zmq.PUSH, self._outbox))
 
     def close(self, linger_s: float = 2.0) -> None:
         """Close all sockets and wait until what was sent is on its way, `linger_s` at most. No thread may use them."""
+        self._context.destroy(linger=round(linger_s * 1000))
+
+    def _connect(self, kind: int, endpoint: str) -> zmq.Socket[bytes]:
+        socket = self._context.socket(kind)
+        socket.connect(endpoint)
+        return socket
 
 
 class Inbox:
     """Messages from the parent, for one thread."""
 
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+
     def receive(self, timeout_s: float | None = None) -> list[bytes] | None:
         """Block for the next message; return None when `timeout_s` passed (None: never passes)."""
-        raise NotImplementedError
+        if timeout_s is not None and not self._socket.poll(round(timeout_s * 1000)):
+            return None
+        return self._socket.recv_multipart()
 
 
 class Outbox:
     """Messages to the parent, for one thread."""
 
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+
     def send(self, frames: Frames) -> None:
         """Send a message; blocks while the parent does not take what is queued."""
-        raise NotImplementedError
+        self._socket.send_multipart(frames)
+
+
+def _ended(lifeline: int) -> bool:
+    poll = select.poll()
+    poll.register(lifeline, 0)
+    return bool(poll.poll(0))
+
+
+def _exit_at_end(lifeline: int) -> None:
+    while os.read(lifeline, 4096):
+        pass
+    os._exit(1)

@@ -69,7 +69,12 @@ class SocketClosed(ActorError):
 
 
 class HelloTimeout(ActorError):
-    """A process said nothing within its time to start."""
+    """A process said nothing within its time to start. `stderr` holds its last lines."""
+
+    def __init__(self, name: str, timeout_s: float, stderr: Sequence[str]) -> None:
+        super().__init__(f"{name} did not say hello within {timeout_s:g} s{_tail(stderr)}")
+        self.name = name
+        self.stderr = tuple(stderr)
 
 
 class ProcessDied(ActorError):

@@ -60,6 +60,7 @@ class ZmqLink(Generic[R]):
         self._decode = decode
         self._hwm = hwm
         self._files: list[Path] = []
+        self._sockets: list[Socket] = []
         self._push: Socket
         self._pull: Socket
 
@@ -69,8 +70,8 @@ class ZmqLink(Generic[R]):
         stem = f"{name}-{incarnation & 0xFFFFFFFF:08x}"
         self._files = [self._folder / f"{stem}-{way}.sock" for way in ("in", "out")]
         inbox, outbox = map(_endpoint, self._files)
-        self._push = ZmqSocket.bind(self._context, zmq.PUSH, inbox, hwm=self._hwm)
-        self._pull = ZmqSocket.bind(self._context, zmq.PULL, outbox, hwm=self._hwm)
+        self._push = self._bind(zmq.PUSH, inbox)
+        self._pull = self._bind(zmq.PULL, outbox)
         return {"OCTAVO_INBOX": inbox, "OCTAVO_OUTBOX": outbox}
 
     async def writable(self) -> None:
@@ -91,11 +92,15 @@ class ZmqLink(Generic[R]):
 
     def close(self) -> None:
         """Close the sockets and remove their files."""
-        for way in ("_push", "_pull"):
-            if socket := self.__dict__.get(way):
-                socket.close()
+        for socket in self._sockets:
+            socket.close()
         for file in self._files:
             file.unlink(missing_ok=True)
+
+    def _bind(self, kind: int, endpoint: str) -> Socket:
+        socket = ZmqSocket.bind(self._context, kind, endpoint, hwm=self._hwm)
+        self._sockets.append(socket)
+        return socket
 
 
 class StdoutLink:

@@ -167,7 +167,9 @@ class Supervisor:
     def _require_ready(self) -> None:
         for life in self._lives.values():
             if life.ended.is_set() and not life.ready and self._policy(life.exit) is not None:
-                raise ChildrenFailed(f"{self.name}: {_why(life.exit)} before it was ready", _causes([life.exit]))
+                raise ChildrenFailed(
+                    f"{self.name}: {_why(life.exit)} before it was ready", _causes([life.exit])
+                ) from life.exit.error
 
     async def _start(self, specs: Sequence[ChildSpec]) -> None:
         """Start children one after the other; stop at the first that ends before it is ready (its exit is queued)."""
@@ -175,7 +177,7 @@ class Supervisor:
             life = self._lives[spec.name] = _Life(spec, self._exits.put_nowait)
             self._group.start_soon(life.run, name=f"{self.name}/{spec.name}")
             await life.settled.wait()
-            if life.ended.is_set() and not life.ready:
+            if life.ended.is_set() and not life.ready and self._policy(life.exit) is not None:
                 return
 
     def _announce(self) -> None:
@@ -191,7 +193,9 @@ class Supervisor:
             del self._lives[life.spec.name]
             return
         if verdict is Verdict.GIVE_UP:
-            raise ChildrenFailed(f"{self.name}: {_why(life.exit)}; it is not restarted", _causes([life.exit]))
+            raise ChildrenFailed(
+                f"{self.name}: {_why(life.exit)}; it is not restarted", _causes([life.exit])
+            ) from life.exit.error
         delay_s = self._count(life.exit) if verdict is Verdict.RESTART else 0.0
         await self._restart(life, delay_s)
 
@@ -209,10 +213,10 @@ class Supervisor:
         count = len(self._counted)
         if count > limit.max_restarts:
             raise ChildrenFailed(
-                f"{self.name}: {count} failures in {limit.window_s:g} s, at most {limit.max_restarts} restarts allowed; "
+                f"{self.name}: {count} failures in {limit.window_s:g} s, of which {limit.max_restarts} are allowed; "
                 f"the last: {_why(exit)}",
                 _causes(exit for _, exit in self._counted),
-            )
+            ) from exit.error
         return min(limit.backoff_s * 2.0 ** min(count - 1, 60), limit.backoff_max_s)
 
     async def _restart(self, life: _Life, delay_s: float) -> None:
