@@ -1,0 +1,208 @@
+"""One request: its tokens, its counters, where it stands."""
+
+from __future__ import annotations
+
+from array import array
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from octavo.errors import RequestError
+from octavo.wire.frontend import Finish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from octavo.engine_core.cache.coordinator import Chains, KvTables
+    from octavo.wire.frontend import AddRequest
+
+__all__ = ["Request", "Status"]
+
+
+class Status(Enum):
+    """Where a request stands. WAITING and RUNNING alternate; FINISHED is final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Request:
+    """A pure state machine. The scheduler moves it; results move its counters.
+
+    What is known is `tokens` and `num_computed`. Rows in flight add to both: `flight_samples` tokens to the first and
+    `flight_computed` to the second for certain, and up to `flight_drafts` more to each. One formula gives what is left
+    to compute, whatever is in flight, because accepted drafts move both ends alike.
+    """
+
+    __slots__ = (
+        "arrival_us",
+        "attempt",
+        "chains",
+        "crashes",
+        "crashes_alone",
+        "flight_computed",
+        "flight_drafts",
+        "flight_samples",
+        "generation",
+        "high_water",
+        "id",
+        "key",
+        "limit",
+        "name",
+        "num_computed",
+        "prompt_len",
+        "sampling",
+        "slot",
+        "started",
+        "status",
+        "stop_ids",
+        "tables",
+        "tokens",
+        "unreported_cached",
+        "waits",
+    )
+
+    def __init__(self, message: AddRequest, chains: Chains, max_model_len: int) -> None:
+        """Take a request as the frontend sent it. Raises RequestError for a prompt that leaves no room for a token."""
+        self.tokens = array("i", message.prompt)
+        self.prompt_len = len(self.tokens)
+        if self.prompt_len == 0:
+            raise RequestError("the prompt has no tokens; send at least one", "invalid", "prompt")
+        if self.prompt_len >= max_model_len:
+            raise RequestError(
+                f"the prompt has {self.prompt_len} tokens and the context is {max_model_len}, of which the output needs"
+                " at least one; shorten the prompt",
+                "too_long",
+                "prompt",
+            )
+        self.tokens.frombytes(message.emitted)
+        self.id, self.attempt, self.name = message.id, message.attempt, message.name
+        self.sampling = message.sampling
+        self.stop_ids = frozenset(message.sampling.stop_token_ids)
+        self.arrival_us = message.arrival_us
+        self.key = (message.priority, message.arrival_us, message.id)  # the order of service, see sched/policy.py
+        self.limit = min(self.prompt_len + message.sampling.max_tokens, max_model_len)  # of len(tokens)
+        self.chains = chains
+        self.status = Status.WAITING
+        self.slot = self.generation = -1  # a worker's row, while RUNNING
+        self.tables: KvTables | None = None  # while RUNNING
+        self.num_computed = 0
+        self.flight_computed = self.flight_drafts = self.flight_samples = 0
+        self.started = False  # has run before
+        self.unreported_cached: int | None = None  # prompt tokens found in the cache at first; for its first delta
+        self.waits = 0  # steps that it waited for another one to compute a block that it needs too
+        self.high_water = 0  # the most tokens that were ever computed: beyond it is progress
+        self.crashes = 0  # worker crashes since then with this request in flight
+        self.crashes_alone = 0  # of these, with no other request in flight
+
+    def __repr__(self) -> str:
+        return f"Request({self.id}, {self.status.value}, {self.num_computed}/{len(self.tokens)} tokens)"
+
+    @property
+    def emitted(self) -> int:
+        """How many tokens the client has or gets in the next delta."""
+        return len(self.tokens) - self.prompt_len
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that the next row can compute; rows in flight count as done."""
+        return len(self.tokens) + self.flight_samples - self.num_computed - self.flight_computed
+
+    @property
+    def tokens_max(self) -> int:
+        """The most tokens that there can be when all rows in flight are done."""
+        return len(self.tokens) + self.flight_samples + self.flight_drafts
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it was in flight in two crashes in a row without progress: it runs alone until it makes some."""
+        return self.crashes >= 2
+
+    def finished_already(self) -> Finish | None:
+        """Return why a request that was replayed has nothing left to do, or None."""
+        if self.emitted and self.tokens[-1] in self.stop_ids:
+            return Finish("stop", self.tokens[-1])
+        return Finish("length") if len(self.tokens) >= self.limit else None
+
+    def start(self, slot: int, generation: int, tables: KvTables, hit: int) -> None:
+        """Run: take a slot and the blocks of a prefix hit."""
+        self._expect(Status.WAITING)
+        self.status = Status.RUNNING
+        self.slot, self.generation, self.tables = slot, generation, tables
+        self.num_computed = hit
+        if not self.started:
+            self.started = True
+            self.unreported_cached = min(hit, self.prompt_len)
+
+    def scheduled(self, count: int, drafts: int, samples: bool) -> None:
+        """Note that a row is in flight."""
+        self.flight_computed += count - drafts
+        self.flight_drafts += drafts
+        self.flight_samples += samples
+
+    def completed(self, count: int, drafts: int, samples: bool, sampled: Iterable[int]) -> Finish | None:
+        """Note that a row is done and append what it sampled. Returns why the request ends with it, if it does.
+
+        Tokens after a stop id or beyond the limit are dropped: the worker could not know.
+        """
+        self._expect(Status.RUNNING)
+        self.flight_computed -= count - drafts
+        self.flight_drafts -= drafts
+        self.flight_samples -= samples
+        self.num_computed += count - drafts
+        finish = None
+        for position, token in enumerate(sampled):
+            self.tokens.append(token)
+            self.num_computed += position > 0  # each token after the first was an accepted draft, computed in this row
+            if token in self.stop_ids:
+                finish = Finish("stop", token)
+                break
+            if len(self.tokens) >= self.limit:
+                finish = Finish("length")
+                break
+        if self.num_computed > self.high_water:
+            self.high_water = self.num_computed
+            self.crashes = self.crashes_alone = 0
+        return finish
+
+    def requeue(self) -> KvTables:
+        """Wait again, with nothing computed and all tokens kept. Returns the tables, to be closed."""
+        self._expect(Status.RUNNING)
+        tables = self._leave()
+        self.status = Status.WAITING
+        return tables
+
+    def finish(self) -> KvTables | None:
+        """End. Returns the tables, to be closed, if it was running."""
+        if self.status is Status.FINISHED:
+            raise ValueError(f"{self} is finished already")
+        tables = self._leave() if self.status is Status.RUNNING else None
+        self.status = Status.FINISHED
+        return tables
+
+    def crashed(self, alone: bool) -> None:
+        """Note that the workers died with this request in flight."""
+        self.crashes += 1
+        self.crashes_alone += alone
+
+    def check(self) -> None:
+        """Raise AssertionError unless the counters agree with each other and the status."""
+        flight = (self.flight_computed, self.flight_drafts, self.flight_samples)
+        if self.status is not Status.RUNNING:
+            assert self.tables is None and self.slot == -1 and flight == (0, 0, 0) and self.num_computed == 0, self
+            return
+        assert self.tables is not None and self.slot >= 0 and min(flight) >= 0, self
+        assert self.remaining >= 1 and self.num_computed < len(self.tokens) < self.limit, self
+        assert self.tokens_max <= self.limit, self
+
+    def _leave(self) -> KvTables:
+        tables = self.tables
+        assert tables is not None
+        self.tables = None
+        self.slot = self.generation = -1
+        self.num_computed = self.flight_computed = self.flight_drafts = self.flight_samples = 0
+        return tables
+
+    def _expect(self, status: Status) -> None:
+        if self.status is not status:
+            raise ValueError(f"{self} is not {status.value}")

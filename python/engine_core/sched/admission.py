@@ -1,0 +1,73 @@
+"""Who starts: waiting requests, in order, whose whole prompt fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.engine_core.sched.running import add_row
+
+if TYPE_CHECKING:
+    from octavo.engine_core.request import Request
+    from octavo.engine_core.sched.draft import StepDraft
+    from octavo.engine_core.sched.state import SchedState
+
+__all__ = ["admit_waiting", "try_admit"]
+
+#: One block in so many stays free at admission, so that those who run can grow for a while.
+_WATERMARK = 100
+
+
+def admit_waiting(state: SchedState, draft: StepDraft) -> None:
+    """Start waiting requests while there are slots, tokens and blocks. A step that preempted admits nobody.
+
+    The first one that does not fit holds up those behind it, so that long prompts are not overtaken for ever. One
+    that waits for another to compute its next block does not.
+    """
+    if draft.preempted or not len(state.waiting):
+        return
+    reserved = _reserved(state)
+    for request in state.waiting.snapshot():
+        if draft.budget == 0 or state.slots.num_free == 0:
+            return
+        hit = state.cache.longest_hit(request.chains, request.tokens)
+        if state.computing.worth_waiting(request, hit):
+            request.waits += 1
+            continue
+        if not _start(state, draft, request, hit, reserved):
+            return
+        assert request.tables is not None
+        ahead = state.cache.ahead(request.tables, len(request.tokens))
+        reserved = [keep + more for keep, more in zip(reserved, ahead, strict=True)]
+
+
+def try_admit(state: SchedState, draft: StepDraft, request: Request) -> bool:
+    """Start one request, whoever else waits. Returns False if it does not fit beside those who run."""
+    if state.slots.num_free == 0:
+        return False
+    hit = state.cache.longest_hit(request.chains, request.tokens)
+    return _start(state, draft, request, hit, _reserved(state))
+
+
+def _start(state: SchedState, draft: StepDraft, request: Request, hit: int, reserved: list[int]) -> bool:
+    keep = reserved if len(state.running) else [0] * len(reserved)  # one that is alone may have everything
+    if not state.cache.fits_now(request.chains, hit, len(request.tokens), keep):
+        return False
+    first = not request.started
+    state.start(request, hit)
+    state.counters.prefix_queries += len(request.tokens) if state.cache.caching else 0
+    state.counters.prefix_hits += hit
+    state.counters.prompt_tokens += request.prompt_len if first else 0
+    draft.admitted.append(request)
+    if not add_row(state, draft, request):
+        raise AssertionError(f"{request} was admitted and got no row")
+    return True
+
+
+def _reserved(state: SchedState) -> list[int]:
+    """Return the blocks of each group that running prompts have yet to allocate, and the watermark."""
+    reserved = [-(-group.pool.capacity // _WATERMARK) for group in state.cache.groups]
+    for request in state.running:
+        if request.remaining > 1 and request.tables is not None:
+            ahead = state.cache.ahead(request.tables, len(request.tokens))
+            reserved = [keep + more for keep, more in zip(reserved, ahead, strict=True)]
+    return reserved

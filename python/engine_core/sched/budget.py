@@ -1,0 +1,51 @@
+"""How many tokens a request gets in a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from octavo.engine_core.request import Request
+
+__all__ = ["SchedLimits", "Share", "share"]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedLimits:
+    """What bounds a step and a request."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int  # of one step
+    max_model_len: int
+    window: int = 1  # plans in flight
+    num_drafts: int = 0  # at most, for each decode row
+    chunk_align: int = 1  # tokens; where chunks of a prompt end, but the last one
+
+
+class Share(NamedTuple):
+    """One request's tokens in a step; `tokens` includes the drafts."""
+
+    tokens: int
+    drafts: int
+    samples: bool
+
+
+def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
+    """Return what a request gets of a budget of tokens, or None if it has to wait for results or for budget.
+
+    A row that reaches the end of the tokens samples. It is not scheduled if, with all drafts in flight accepted,
+    the request were at its limit already. Decode rows get drafts as far as limit and budget allow.
+    """
+    remaining = request.remaining
+    count = min(remaining, budget)
+    if count < remaining:
+        start = request.num_computed + request.flight_computed
+        aligned = (start + count) // limits.chunk_align * limits.chunk_align - start
+        count = aligned if aligned > 0 else count  # a budget below the alignment still makes progress
+        return Share(count, 0, False) if count > 0 else None
+    room = request.limit - request.tokens_max - 1
+    if count == 0 or room < 0:
+        return None
+    drafts = min(limits.num_drafts, room, budget - count) if count == 1 else 0
+    return Share(count + drafts, drafts, True)

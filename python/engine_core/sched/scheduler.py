@@ -1,0 +1,225 @@
+"""The scheduler: what runs next, and what becomes of results."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from octavo.engine_core.request import Request, Status
+from octavo.engine_core.sched.admission import admit_waiting
+from octavo.engine_core.sched.draft import StepDraft
+from octavo.engine_core.sched.quarantine import MAX_CRASHES_ALONE, note_crash, run_suspect
+from octavo.engine_core.sched.running import continue_running
+from octavo.engine_core.sched.state import InFlight, SchedState
+from octavo.errors import ProtocolError, RequestError
+from octavo.wire.worker import BlockDiff, NewRow, StepPlan
+
+if TYPE_CHECKING:
+    from octavo.engine_core.cache.coordinator import KvCache
+    from octavo.engine_core.sched.budget import SchedLimits
+    from octavo.engine_core.sched.draft import Row
+    from octavo.engine_core.sched.state import Counters
+    from octavo.wire.frontend import AddRequest, Finish
+
+__all__ = ["Outcome", "Scheduler"]
+
+
+class Outcome(NamedTuple):
+    """What became of a row's result."""
+
+    took: int  # tokens that were appended
+    finish: Finish | None  # why the request ended, if it did
+
+
+class Scheduler:
+    """Hands out tokens until, for each request, `num_computed` meets the number of its tokens. That is the one rule.
+
+    Chunked prefill, prefix hits, decode, drafts, preemption and recovery are all that rule. Plans go to the workers in
+    the order in which `schedule` returns them, and results come back in the same order.
+    """
+
+    def __init__(self, limits: SchedLimits, cache: KvCache) -> None:
+        self._state = SchedState(limits, cache)
+        self._requests: dict[int, Request] = {}
+
+    @property
+    def counters(self) -> Counters:
+        """Totals since the start."""
+        return self._state.counters
+
+    @property
+    def cache(self) -> KvCache:
+        """The KV cache."""
+        return self._state.cache
+
+    @property
+    def num_running(self) -> int:
+        """Requests that own a slot."""
+        return len(self._state.running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for one."""
+        return len(self._state.waiting)
+
+    @property
+    def num_in_flight(self) -> int:
+        """Plans without a result."""
+        return len(self._state.in_flight)
+
+    def get(self, request_id: int) -> Request | None:
+        """Return a request that is not finished."""
+        return self._requests.get(request_id)
+
+    def requests(self) -> list[Request]:
+        """Return all requests that are not finished."""
+        return list(self._requests.values())
+
+    def add(self, message: AddRequest) -> Finish | None:
+        """Queue a request, in place of an earlier attempt. Returns why, if it has nothing left to do and is not queued.
+
+        A lower or equal attempt is ignored. Raises RequestError for a request that can never run.
+        """
+        known = self._requests.get(message.id)
+        if known is not None:
+            if message.attempt <= known.attempt:
+                return None
+            self.finish(known)
+        cache, limits = self._state.cache, self._state.limits
+        request = Request(message, cache.open_chains(), limits.max_model_len)
+        if not cache.fits_ever(len(request.tokens) + 1):
+            pools = ", ".join(str(group.pool.capacity * group.block_tokens) for group in cache.groups)
+            raise RequestError(
+                f"the request has {len(request.tokens)} tokens, the KV pools hold {pools}; shorten the prompt or raise"
+                " --kv-cache-memory-bytes",
+                "too_long",
+                "prompt",
+            )
+        done = request.finished_already()
+        if done is None:
+            self._requests[request.id] = request
+            self._state.waiting.add(request)
+        return done
+
+    def finish(self, request: Request) -> None:
+        """Take a request out and give back what it holds; its results in flight will be dropped."""
+        self._state.finish(request)
+        del self._requests[request.id]
+
+    def take_failed(self) -> list[tuple[Request, str]]:
+        """Return requests that cannot go on, finished already, and what to tell their clients; each once."""
+        failed, self._state.failed = self._state.failed, []
+        for request, _ in failed:
+            self._requests.pop(request.id, None)
+        return failed
+
+    def schedule(self) -> StepPlan | None:
+        """Return the next plan, which is in flight from then on, or None if nothing can run now."""
+        state = self._state
+        if len(state.in_flight) >= state.limits.window:
+            return None
+        draft = StepDraft(state.limits.max_num_batched_tokens)
+        if not run_suspect(state, draft):
+            continue_running(state, draft, state.running.snapshot())
+            admit_waiting(state, draft)
+        return self._seal(draft) if len(draft) else None
+
+    def take_flight(self, step: int) -> list[Row]:
+        """Return the rows of the oldest plan in flight, whose result has come.
+
+        Raises ProtocolError if that is not the plan of `step`.
+        """
+        state = self._state
+        if not state.in_flight or state.in_flight[0].step != step:
+            expected = state.in_flight[0].step if state.in_flight else "none"
+            raise ProtocolError(f"a result of step {step} came, the next one in flight is {expected}")
+        state.counters.steps += 1
+        return state.in_flight.popleft().rows
+
+    def complete(self, row: Row, sampled: array[int]) -> Outcome | None:
+        """Apply one row's result.
+
+        Returns None for a late result: the request ended, or lost its slot, while the row was in flight.
+        """
+        request = row.request
+        if request.status is not Status.RUNNING or request.generation != row.generation or request.slot != row.slot:
+            return None
+        before = len(request.tokens)
+        finish = request.completed(row.tokens, row.drafts, row.samples, sampled)
+        took = len(request.tokens) - before
+        self._state.counters.generated_tokens += took
+        assert request.tables is not None
+        if request.num_computed >= request.tables.next_event:
+            self.cache.advance(request.tables, request.chains, request.tokens, request.num_computed)
+        if finish is not None:
+            self.finish(request)
+        elif row.samples:
+            self._state.computing.remove(request)
+        return Outcome(took, finish)
+
+    def step_ended(self, step: int) -> None:
+        """Release the blocks that waited for this step, after all of its rows are complete."""
+        self.cache.step_ended(step)
+
+    def crashed(self) -> None:
+        """Put everything back to waiting: the workers are gone, with all KV and all slots."""
+        state = self._state
+        note_crash(state)
+        state.in_flight.clear()
+        for request in state.running.snapshot():
+            state.requeue(request)
+        state.slots.forget()
+        state.cache.lose()
+        for request in list(state.suspects.values()):
+            if request.crashes_alone >= MAX_CRASHES_ALONE:
+                state.fail(request, f"the engine crashed {request.crashes_alone} times on this request alone")
+
+    def check(self) -> None:
+        """Raise AssertionError unless all parts agree with each other."""
+        state = self._state
+        live = [request for request in self._requests.values() if request.status is not Status.FINISHED]
+        assert len(live) == len(state.waiting) + len(state.running)
+        for request in live:
+            request.check()
+            queue = state.running if request.status is Status.RUNNING else state.waiting
+            assert request in queue, request
+        slots = [request.slot for request in state.running]
+        assert len(set(slots)) == len(slots) == state.limits.max_num_seqs - state.slots.num_free
+        state.cache.check(r.tables for r in state.running if r.tables is not None)
+        if not state.running:
+            assert len(state.computing) == 0
+
+    def _seal(self, draft: StepDraft) -> StepPlan:
+        state = self._state
+        state.step += 1
+        rows = draft.ordered()
+        blocks: list[BlockDiff] = []
+        for row in rows:
+            row.request.scheduled(row.tokens, row.drafts, row.samples)
+            tables = row.request.tables
+            if tables is not None and tables.dirty:
+                diffs = tables.take_diffs()
+                blocks += [BlockDiff(group, row.slot, start, ids) for group, start, ids in diffs]
+        state.in_flight.append(InFlight(state.step, rows))
+        drafts = bytes([row.drafts for row in rows]) if any(row.drafts for row in rows) else b""
+        return StepPlan(
+            step=state.step,
+            new=tuple(_new_row(request) for request in draft.admitted if request.tables is not None),
+            released=state.slots.take_released(),
+            blocks=tuple(blocks),
+            rows=array("i", [row.slot for row in rows]).tobytes(),
+            counts=array("i", [row.tokens for row in rows]).tobytes(),
+            samples=bytes([row.samples for row in rows]),
+            drafts=drafts,
+        )
+
+
+def _new_row(request: Request) -> NewRow:
+    return NewRow(
+        slot=request.slot,
+        generation=request.generation,
+        tokens=request.tokens.tobytes(),
+        prompt_len=request.prompt_len,
+        computed=request.num_computed,
+        sampling=request.sampling,
+    )

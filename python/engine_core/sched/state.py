@@ -1,0 +1,94 @@
+"""What the scheduler's functions work on: queues, slots, cache, plans in flight, counters."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from octavo.engine_core.sched.computing import Computing
+from octavo.engine_core.sched.policy import RequestQueue
+from octavo.engine_core.sched.slots import Slots
+
+if TYPE_CHECKING:
+    from octavo.engine_core.cache.coordinator import KvCache
+    from octavo.engine_core.request import Request
+    from octavo.engine_core.sched.budget import SchedLimits
+    from octavo.engine_core.sched.draft import Row
+
+__all__ = ["Counters", "InFlight", "SchedState"]
+
+
+class InFlight(NamedTuple):
+    """A plan whose result is not here yet."""
+
+    step: int
+    rows: list[Row]
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the core started."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    preemptions: int = 0
+    steps: int = 0
+
+
+class SchedState:
+    """Owns every request and knows where it stands."""
+
+    def __init__(self, limits: SchedLimits, cache: KvCache) -> None:
+        self.limits = limits
+        self.cache = cache
+        self.slots = Slots(limits.max_num_seqs)
+        self.waiting = RequestQueue()
+        self.running = RequestQueue()
+        self.computing = Computing()
+        self.in_flight: deque[InFlight] = deque()
+        self.step = 0  # of the last plan
+        self.suspects: dict[int, Request] = {}  # see Request.suspect
+        self.failed: list[tuple[Request, str]] = []  # that cannot go on, and why; not reported yet
+        self.counters = Counters()
+
+    def start(self, request: Request, hit: int) -> None:
+        """Move a waiting request to the running ones, with the cached blocks of `hit` tokens."""
+        self.waiting.remove(request)
+        slot, generation = self.slots.take()
+        request.start(slot, generation, self.cache.open(request.chains, hit), hit)
+        self.running.add(request)
+        self.computing.add(request)
+
+    def requeue(self, request: Request) -> None:
+        """Move a running request back to the waiting ones and give its slot and blocks back."""
+        self._leave_slot(request)
+        self.cache.close(request.requeue(), self._fence())
+        self.waiting.add(request)
+
+    def finish(self, request: Request) -> None:
+        """Take a request out, wherever it is, and give its slot and blocks back."""
+        if request in self.waiting:
+            self.waiting.remove(request)
+            request.finish()
+        else:
+            self._leave_slot(request)
+            tables = request.finish()
+            assert tables is not None
+            self.cache.close(tables, self._fence())
+        self.suspects.pop(request.id, None)
+
+    def fail(self, request: Request, message: str) -> None:
+        """Finish a request that cannot go on; `message` is for its client."""
+        self.finish(request)
+        self.failed.append((request, message))
+
+    def _leave_slot(self, request: Request) -> None:
+        self.running.remove(request)
+        self.slots.release(request.slot)
+        self.computing.remove(request)
+
+    def _fence(self) -> int | None:
+        return self.in_flight[-1].step if self.in_flight else None
