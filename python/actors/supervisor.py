@@ -140,9 +140,9 @@ class Supervisor:
             try:
                 with self._until_stop:
                     await self._look_after(task_status)
+                await self._stop_children()
             except Exception as error:
                 failure = error
-            try:
                 await self._stop_children()
             finally:
                 with anyio.CancelScope(shield=True):
@@ -232,7 +232,7 @@ class Supervisor:
 
     async def _stop_children(self) -> None:
         """Ask the children to stop, one after the other, the last started first; cancel those that take too long."""
-        for life in reversed(self._lives.values()):
+        for life in reversed([life for life in self._lives.values() if not life.ended.is_set()]):
             life.stop()
             with anyio.move_on_after(life.spec.grace_s):
                 await life.ended.wait()
@@ -274,8 +274,9 @@ class _Life(TaskStatus[Any]):
     async def run(self) -> None:
         try:
             with self._scope:
-                self._child = self.spec.factory()
-                await self._child.run(task_status=self)
+                if not self._asked:
+                    self._child = self.spec.factory()
+                    await self._child.run(task_status=self)
         except Exception as error:
             self._error = error
         finally:

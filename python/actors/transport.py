@@ -67,14 +67,14 @@ class ZmqSocket:
     @classmethod
     def bind(cls, context: Context, kind: int, endpoint: str, *, hwm: int = 1000) -> Self:
         """Open a socket of a ZeroMQ type (zmq.PUSH, ...) that peers connect to; `hwm` messages queue per peer."""
-        socket = context.socket(kind, linger=0, sndhwm=hwm, rcvhwm=hwm)
-        return cls._attach(socket, socket.bind, endpoint)
+        socket = context.socket(kind)
+        return cls._attach(socket, socket.bind, endpoint, hwm)
 
     @classmethod
     def connect(cls, context: Context, kind: int, endpoint: str, *, hwm: int = 1000) -> Self:
         """Open a socket that connects, and connects again whenever its peer comes back."""
-        socket = context.socket(kind, linger=0, sndhwm=hwm, rcvhwm=hwm)
-        return cls._attach(socket, socket.connect, endpoint)
+        socket = context.socket(kind)
+        return cls._attach(socket, socket.connect, endpoint, hwm)
 
     def send(self, frames: Frames) -> None:
         """Queue a message. Raises SendFull, also while nobody has connected to a bound socket, or SocketClosed."""
@@ -117,7 +117,8 @@ class ZmqSocket:
             self._waiting.popitem()[1].set()
 
     @classmethod
-    def _attach(cls, socket: zmq.Socket[bytes], attach: Callable[[str], object], endpoint: str) -> Self:
+    def _attach(cls, socket: zmq.Socket[bytes], attach: Callable[[str], object], endpoint: str, hwm: int) -> Self:
+        socket.set_hwm(hwm)
         try:
             attach(endpoint)
         except BaseException:
