@@ -93,7 +93,7 @@ class Request:
         self.waits = 0  # steps that it waited for another one to compute a block that it needs too
         self.high_water = 0  # the most tokens that were ever computed: beyond it is progress
         self.crashes = 0  # worker crashes since then with this request in flight
-        self.crashes_alone = 0  # of these, with no other request in flight
+        self.crashes_alone = 0  # of these, as a suspect with no other request in flight
 
     def __repr__(self) -> str:
         return f"Request({self.id}, {self.status.value}, {self.num_computed}/{len(self.tokens)} tokens)"
@@ -181,9 +181,12 @@ class Request:
         return tables
 
     def crashed(self, alone: bool) -> None:
-        """Note that the workers died with this request in flight."""
+        """Note that the workers died with this request in flight.
+
+        Being alone counts only for a suspect: otherwise two kills from outside would convict a single stream.
+        """
+        self.crashes_alone += alone and self.suspect
         self.crashes += 1
-        self.crashes_alone += alone
 
     def check(self) -> None:
         """Raise AssertionError unless the counters agree with each other and the status."""

@@ -22,7 +22,7 @@ __all__ = ["Harness", "Setup", "Transcript", "request"]
 class Setup:
     """One engine: limits, pools, block sizes of the kinds."""
 
-    num_blocks: tuple[int, int, int] = (200, 100, 100)  # full, window, state
+    spare_blocks: tuple[int, int, int] = (150, 80, 80)  # full, window, state: beyond what one long request needs
     block_tokens: tuple[int, int, int] = (4, 3, 6)
     max_num_seqs: int = 8
     budget: int = 64
@@ -80,8 +80,11 @@ class Harness:
         limits = SchedLimits(
             setup.max_num_seqs, setup.budget, setup.max_model_len, setup.window, setup.num_drafts, align
         )
-        self.core = Core(limits, build_cache(groups, setup.num_blocks, flight, root))
-        self._alloc = AllocateKv(tuple(g.alloc(n) for g, n in zip(groups, setup.num_blocks, strict=True)))
+        alone = build_cache(groups, [setup.max_model_len] * len(groups), flight, root)
+        needs = [group.resident_blocks(setup.max_model_len) for group in alone.groups]
+        num_blocks = [1 + need + spare for need, spare in zip(needs, setup.spare_blocks, strict=True)]
+        self.core = Core(limits, build_cache(groups, num_blocks, flight, root))
+        self._alloc = AllocateKv(tuple(g.alloc(n) for g, n in zip(groups, num_blocks, strict=True)))
         self.plans: deque[StepPlan] = deque()  # sent, not yet run: the worker's inbox
         self.computed_tokens = 0
         self.restarts = 0
