@@ -1,0 +1,178 @@
+//! Decoding token by token.
+
+use std::sync::Arc;
+
+use crate::pieces::Pieces;
+use crate::plan::Plan;
+
+/// Most bytes of an unfinished character: a UTF-8 character has four.
+const MAX_PENDING: usize = 3;
+
+/// Text of a growing list of ids, special tokens left out.
+///
+/// The joined pieces and what [`Self::finish`] adds equal a decode of all ids at once. A character is given out with
+/// the token that completes it, so that at most three bytes are held back; bytes that are no text become U+FFFD as soon
+/// as that is certain. Cost is linear in the bytes of the new tokens.
+///
+/// One rule differs from the `tokenizers` crate: of a run of byte tokens (`<0xE5>`) that is not valid UTF-8 as a whole,
+/// the characters that are complete are kept, where that crate turns each byte of the run into U+FFFD. It could not give
+/// out any of them before the run ends.
+#[derive(Debug, Clone)]
+pub struct IncrementalDecoder {
+    pieces: Arc<Pieces>,
+    /// Bytes of an unfinished character.
+    pending: Vec<u8>,
+    /// Whether a visible token came.
+    started: bool,
+    /// How many leading characters may still be stripped.
+    strip: usize,
+}
+
+impl IncrementalDecoder {
+    /// Starts after the ids of `context`, whose own text is not given out; a character that it left unfinished is
+    /// given out whole. Without a context the text begins here, which matters to decoders that drop a leading space.
+    pub(crate) fn new(pieces: Arc<Pieces>, context: &[u32]) -> Self {
+        let strip = match pieces.plan() {
+            Plan::Chain(chain) => chain.strip.map_or(0, |(_, count)| count),
+            _ => 0,
+        };
+        let mut decoder = Self {
+            pieces,
+            pending: Vec::with_capacity(MAX_PENDING),
+            started: false,
+            strip,
+        };
+        decoder.push(context, &mut String::new());
+        decoder
+    }
+
+    /// Appends the text that `ids` make certain.
+    pub fn push(&mut self, ids: &[u32], out: &mut String) {
+        let pieces = Arc::clone(&self.pieces);
+        for &id in ids {
+            let Some(piece) = pieces.visible(id) else {
+                continue;
+            };
+            let first = !self.started;
+            self.started = true;
+            match pieces.plan() {
+                Plan::ByteLevel => self.bytes(piece.bytes, |_| 1, out),
+                Plan::Chain(_) if piece.byte => self.bytes(piece.bytes, |wrong| wrong, out),
+                Plan::Chain(_) => {
+                    self.flush(self.pending.len(), out);
+                    self.text(piece.bytes, out);
+                }
+                Plan::Metaspace { .. } => self.text(
+                    if first {
+                        pieces.first(id, piece)
+                    } else {
+                        piece.bytes
+                    },
+                    out,
+                ),
+                Plan::Words => {
+                    if !first {
+                        out.push(' ');
+                    }
+                    self.text(piece.bytes, out);
+                }
+            }
+        }
+    }
+
+    /// Appends what was held back: an unfinished character becomes U+FFFD. More may be pushed afterwards, as after a new start.
+    pub fn finish(&mut self, out: &mut String) {
+        let marks = if matches!(self.pieces.plan(), Plan::ByteLevel) {
+            1
+        } else {
+            self.pending.len()
+        };
+        self.flush(marks, out);
+    }
+
+    /// Bytes held back.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Appends whole text.
+    fn text(&mut self, bytes: &[u8], out: &mut String) {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.emit(text, out),
+            Err(_) => self.emit(&String::from_utf8_lossy(bytes), out),
+        }
+    }
+
+    /// Appends bytes of which characters may begin or end in other tokens. `marks` says how many U+FFFD stand for so
+    /// many wrong bytes.
+    fn bytes(&mut self, bytes: &[u8], marks: fn(usize) -> usize, out: &mut String) {
+        if self.pending.is_empty()
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            self.emit(text, out);
+            return;
+        }
+        let mut joined = std::mem::take(&mut self.pending);
+        joined.extend_from_slice(bytes);
+        let mut rest = joined.as_slice();
+        while let Some(chunk) = rest.utf8_chunks().next() {
+            self.emit(chunk.valid(), out);
+            let wrong = chunk.invalid();
+            let unfinished = chunk.valid().len() + wrong.len() == rest.len() && unfinished(wrong);
+            if unfinished {
+                break;
+            }
+            if !wrong.is_empty() {
+                self.mark(marks(wrong.len()), out);
+            }
+            rest = &rest[chunk.valid().len() + wrong.len()..];
+        }
+        let tail = rest.len()
+            - rest
+                .utf8_chunks()
+                .next()
+                .map_or(0, |chunk| chunk.valid().len());
+        joined.drain(..joined.len() - tail);
+        self.pending = joined;
+    }
+
+    /// Gives up on the unfinished character.
+    fn flush(&mut self, marks: usize, out: &mut String) {
+        if !self.pending.is_empty() {
+            self.pending.clear();
+            self.mark(marks, out);
+        }
+    }
+
+    fn mark(&mut self, count: usize, out: &mut String) {
+        for _ in 0..count {
+            self.emit("\u{fffd}", out);
+        }
+    }
+
+    /// Appends text, less what is stripped from the front of it all.
+    fn emit(&mut self, text: &str, out: &mut String) {
+        let mut rest = text;
+        if self.strip > 0
+            && let Plan::Chain(chain) = self.pieces.plan()
+            && let Some((letter, _)) = chain.strip
+        {
+            while self.strip > 0
+                && let Some(shorter) = rest.strip_prefix(letter)
+            {
+                rest = shorter;
+                self.strip -= 1;
+            }
+            if !rest.is_empty() {
+                self.strip = 0;
+            }
+        }
+        out.push_str(rest);
+    }
+}
+
+/// Whether more bytes could make these a character.
+fn unfinished(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes)
+        .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+}

@@ -1,0 +1,190 @@
+//! What each token id stands for, as bytes.
+
+use std::collections::HashMap;
+
+use crate::plan::{Chain, Plan};
+
+/// A token that clients do not see.
+const HIDDEN: u8 = 1;
+/// A byte token (`<0xE5>`), whose bytes need not be text.
+const BYTE: u8 = 2;
+
+/// The bytes of all ids, and the plan that joins them. Ids that nothing stands for decode to nothing.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    plan: Plan,
+    /// Where the bytes of id i end; they begin where those of the id before end.
+    ends: Vec<u32>,
+    bytes: Vec<u8>,
+    flags: Vec<u8>,
+    /// Present where the first token of a text reads differently: its bytes then.
+    first: HashMap<u32, Vec<u8>>,
+}
+
+/// One token as the decoder sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Whether it is part of a run of byte tokens.
+    pub(crate) byte: bool,
+}
+
+impl Pieces {
+    /// Builds the table from (id, token, special).
+    pub(crate) fn build(plan: Plan, tokens: &[Option<(String, bool)>]) -> Self {
+        let table = byte_alphabet();
+        let mut pieces = Self {
+            plan,
+            ends: Vec::with_capacity(tokens.len()),
+            bytes: Vec::new(),
+            flags: Vec::new(),
+            first: HashMap::new(),
+        };
+        for (id, token) in tokens.iter().enumerate() {
+            let mut flags = HIDDEN;
+            if let Some((text, special)) = token {
+                flags = if *special { HIDDEN } else { 0 };
+                flags |= pieces.append(u32::try_from(id).unwrap_or(u32::MAX), text, &table);
+            }
+            pieces.flags.push(flags);
+            pieces
+                .ends
+                .push(u32::try_from(pieces.bytes.len()).unwrap_or(u32::MAX));
+        }
+        pieces
+    }
+
+    /// Number of ids in the table.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The piece of an id; `None` for ids that show nothing.
+    pub(crate) fn visible(&self, id: u32) -> Option<Piece<'_>> {
+        let index = usize::try_from(id).ok()?;
+        let flags = *self.flags.get(index)?;
+        if flags & HIDDEN != 0 {
+            return None;
+        }
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        Some(Piece {
+            bytes: &self.bytes[start..self.ends[index] as usize],
+            byte: flags & BYTE != 0,
+        })
+    }
+
+    /// The bytes of an id where it is the first that shows.
+    pub(crate) fn first<'a>(&'a self, id: u32, piece: Piece<'a>) -> &'a [u8] {
+        self.first.get(&id).map_or(piece.bytes, Vec::as_slice)
+    }
+
+    fn append(&mut self, id: u32, token: &str, table: &HashMap<char, u8>) -> u8 {
+        match self.plan.clone() {
+            Plan::ByteLevel => self.bytes.extend(byte_level(token, table)),
+            Plan::Words => self.bytes.extend_from_slice(token.as_bytes()),
+            Plan::Chain(chain) => return self.append_chain(&chain, token),
+            Plan::Metaspace { space, drop_first } => {
+                self.bytes
+                    .extend_from_slice(token.replace(space, " ").as_bytes());
+                if drop_first && token.contains(space) {
+                    self.first.insert(id, token.replace(space, "").into_bytes());
+                }
+            }
+        }
+        0
+    }
+
+    fn append_chain(&mut self, chain: &Chain, token: &str) -> u8 {
+        let text = chain
+            .replace
+            .iter()
+            .fold(token.to_owned(), |text, (from, to)| text.replace(from, to));
+        match byte_token(&text).filter(|_| chain.byte_fallback) {
+            Some(byte) => {
+                self.bytes.push(byte);
+                BYTE
+            }
+            None => {
+                self.bytes.extend_from_slice(text.as_bytes());
+                0
+            }
+        }
+    }
+}
+
+/// Reads a token of the form `<0xE5>`.
+fn byte_token(token: &str) -> Option<u8> {
+    let hex = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    if hex.len() == 2 {
+        u8::from_str_radix(hex, 16).ok()
+    } else {
+        None
+    }
+}
+
+/// The bytes of a byte-level token. A token with a character outside the alphabet (an added one) is its own text.
+fn byte_level(token: &str, table: &HashMap<char, u8>) -> Vec<u8> {
+    let bytes: Option<Vec<u8>> = token
+        .chars()
+        .map(|letter| table.get(&letter).copied())
+        .collect();
+    bytes.unwrap_or_else(|| token.as_bytes().to_vec())
+}
+
+/// The alphabet of byte-level tokenizers, which GPT-2 began: printable Latin-1 stands for itself, the other 68 bytes
+/// for the characters from U+0100 on, in order.
+fn byte_alphabet() -> HashMap<char, u8> {
+    let mut table = HashMap::with_capacity(256);
+    let mut next = 0x100;
+    for byte in 0..=u8::MAX {
+        let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+        let letter = if printable {
+            char::from(byte)
+        } else {
+            next += 1;
+            char::from_u32(next - 1).unwrap_or(char::REPLACEMENT_CHARACTER)
+        };
+        table.insert(letter, byte);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alphabet_is_that_of_byte_level_tokenizers() {
+        let table = byte_alphabet();
+        assert_eq!(table.len(), 256);
+        for (letter, byte) in [
+            ('Ġ', b' '),
+            ('Ċ', b'\n'),
+            ('a', b'a'),
+            ('Â', 0xC2),
+            ('ł', 0xA0),
+            ('Ń', 0xAD),
+        ] {
+            assert_eq!(table[&letter], byte, "{letter}");
+        }
+    }
+
+    #[test]
+    fn added_tokens_keep_their_text() {
+        let table = byte_alphabet();
+        assert_eq!(byte_level("<|im end|>", &table), b"<|im end|>");
+        assert_eq!(byte_level("Ġcaf\u{c3}\u{a9}", &table), " café".as_bytes());
+    }
+
+    #[test]
+    fn byte_tokens_have_two_digits() {
+        assert_eq!(byte_token("<0xE5>"), Some(0xE5));
+        for other in ["<0xE>", "<0xE55>", "0xE5", "<0xZZ>"] {
+            assert_eq!(byte_token(other), None);
+        }
+    }
+}

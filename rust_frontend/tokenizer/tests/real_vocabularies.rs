@@ -1,0 +1,154 @@
+//! Decoding and encoding equal the `tokenizers` crate over real vocabularies.
+
+mod support;
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use support::{Pair, REAL, in_pieces, real, shared};
+
+/// All vocabularies, loaded once; none where they are absent.
+fn vocabularies() -> &'static [(&'static str, Pair)] {
+    static LOADED: LazyLock<Vec<(&str, Pair)>> = LazyLock::new(|| {
+        let Some(root) = shared("oracles/tokenizers") else {
+            return Vec::new();
+        };
+        REAL.iter().map(|name| (*name, real(&root, name))).collect()
+    });
+    &LOADED
+}
+
+/// Ids that are likely to leave characters unfinished: what odd text encodes to, shuffled with ids at random.
+fn ids(vocab: u32, odd: Vec<u32>) -> impl Strategy<Value = Vec<u32>> {
+    let near = proptest::sample::select(odd);
+    prop::collection::vec(
+        prop_oneof![3 => near, 2 => 0..vocab, 1 => 0..vocab + 50],
+        0..40,
+    )
+}
+
+#[test]
+fn pieces_join_to_the_whole_decode() {
+    let Some(root) = shared("oracles/tokenizers") else {
+        return;
+    };
+    for name in REAL {
+        let pair = real(&root, name);
+        let odd = pair
+            .ours
+            .encode("🌶️👩‍👩‍👧‍👦 देवनागरी \u{fffd}𝔘𝔫𝔦 ☃ 中文字 �\u{200d}é\u{301}", false)
+            .unwrap();
+        let vocab = u32::try_from(pair.ours.vocab_size()).unwrap();
+        let cuts = prop::collection::vec(1usize..6, 1..5);
+        let mut runner = TestRunner::new(Config {
+            cases: 400,
+            failure_persistence: None,
+            ..Config::default()
+        });
+        runner
+            .run(&(ids(vocab, odd), cuts), |(ids, cuts)| {
+                let whole = pair.theirs.decode(&ids, true).unwrap();
+                prop_assert_eq!(
+                    in_pieces(&pair.ours, &ids, &cuts).concat(),
+                    whole.as_str(),
+                    "{} {:?}",
+                    name,
+                    &ids
+                );
+                prop_assert_eq!(in_pieces(&pair.ours, &ids, &[1]).concat(), whole.as_str());
+                prop_assert_eq!(pair.ours.decode(&ids), whole);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn every_id_decodes_as_in_the_reference() {
+    let Some(root) = shared("oracles/tokenizers") else {
+        return;
+    };
+    for name in REAL {
+        let pair = real(&root, name);
+        for id in 0..u32::try_from(pair.ours.vocab_size()).unwrap() + 10 {
+            assert_eq!(
+                pair.ours.decode(&[id]),
+                pair.theirs.decode(&[id], true).unwrap(),
+                "{name} {id}"
+            );
+        }
+    }
+}
+
+#[test]
+fn encoding_equals_the_reference_and_comes_back() {
+    let Some(root) = shared("oracles/tokenizers") else {
+        return;
+    };
+    for name in REAL {
+        let pair = real(&root, name);
+        let mut runner = TestRunner::new(Config {
+            cases: 100,
+            failure_persistence: None,
+            ..Config::default()
+        });
+        runner
+            .run(&"\\PC{0,20}[ \\n\\t]{0,3}\\PC{0,20}", |text| {
+                let ids = pair.ours.encode(&text, false).unwrap();
+                let theirs = pair.theirs.encode(text.as_str(), false).unwrap();
+                prop_assert_eq!(&ids, theirs.get_ids());
+                prop_assert_eq!(
+                    pair.ours.decode(&ids),
+                    pair.theirs.decode(&ids, true).unwrap()
+                );
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+/// The prompt ends inside a character; its last byte is the first that the model writes.
+#[test]
+fn a_character_that_the_prompt_began_belongs_to_the_output() {
+    let Some(root) = shared("oracles/tokenizers") else {
+        return;
+    };
+    let pair = real(&root, "gpt-2");
+    let all = pair.ours.encode("Hello world 🌶", false).unwrap();
+    let (last, prompt) = all.split_last().unwrap();
+    let mut decoder = pair.ours.decoder(&pair.ours.context(prompt));
+    let mut text = String::new();
+    decoder.push(&[*last], &mut text);
+    decoder.push(&pair.ours.encode("!", false).unwrap(), &mut text);
+    decoder.finish(&mut text);
+    assert_eq!(text, "🌶!");
+}
+
+#[test]
+fn unfinished_bytes_come_out_at_the_end_or_when_they_are_certain() {
+    let Some(root) = shared("oracles/tokenizers") else {
+        return;
+    };
+    let pair = real(&root, "gpt-2");
+    // GPT-2 numbers its bytes: printable ones first, then the rest in order.
+    let printable: Vec<u8> = (b'!'..=b'~')
+        .chain(0xA1..=0xAC)
+        .chain(0xAE..=0xFF)
+        .collect();
+    let rest = (0..=255).filter(|byte| !printable.contains(byte));
+    let order: Vec<u8> = printable.iter().copied().chain(rest).collect();
+    let byte = |byte: u8| (0..256).find(|id| order[*id as usize] == byte).unwrap();
+    let a = pair.ours.encode("a", false).unwrap();
+    let pepper: Vec<u32> = "🌶".bytes().take(3).map(byte).collect();
+    assert_eq!(
+        in_pieces(&pair.ours, &[a, pepper].concat(), &[1]),
+        ["a", "", "", "", "\u{fffd}"]
+    );
+    let x = pair.ours.encode(" x", false).unwrap();
+    let broken: Vec<u32> = [0xE2, 0x82].map(byte).to_vec();
+    assert_eq!(
+        in_pieces(&pair.ours, &[broken, x].concat(), &[1]),
+        ["", "", "\u{fffd} x", ""]
+    );
+}
