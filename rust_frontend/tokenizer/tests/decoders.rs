@@ -1,5 +1,7 @@
 //! Decoders that drop leading spaces, or have byte tokens; loading.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use octavo_tokenizer::{Tokenizer, TokenizerError};

@@ -1,5 +1,5 @@
 //! Tokenizers for tests: real vocabularies from the shared folder, small ones made here.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
