@@ -1,0 +1,181 @@
+"""The op families: what each op computes, whichever implementation does it.
+
+Rounding points are those of Transformers, so that bf16 outputs stay within its noise: see each op. Letters in shapes:
+T tokens of a step, R rows (requests) of a step, S slots, V vocabulary, H hidden, N query heads, K key-value heads, D
+head dimension.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "ActivationOps",
+    "AttentionOps",
+    "EmbeddingOps",
+    "Kernels",
+    "KvCache",
+    "LinearOps",
+    "NormOps",
+    "PagedStep",
+    "PreparedAttention",
+    "SampleInputs",
+    "SampleOps",
+    "StateOps",
+]
+
+
+class LinearOps(Protocol):
+    """Matrix products with a weight that stays."""
+
+    def pack(self, weight: Tensor) -> Tensor:  # [out, in] dtype -> opaque
+        """Return `weight` in the layout that `apply` wants. The caller may drop `weight`."""
+        ...
+
+    def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
+        """Return x @ weight.T + bias, accumulated in fp32 and rounded once to x's dtype."""
+        ...
+
+
+class EmbeddingOps(Protocol):
+    """Rows of a table."""
+
+    def lookup(self, ids: Tensor, table: Tensor, first: int) -> Tensor:  # [T] int32, [rows, H] dtype -> [T, H] dtype
+        """Return table[ids - first]; zeros for ids that are not in first … first + rows - 1."""
+        ...
+
+
+class NormOps(Protocol):
+    """Normalisation over the last dimension."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # [T, H] dtype, [H] dtype -> [T, H] dtype
+        """Return weight * (x / rms(x)): computed in fp32, rounded to x's dtype before the product with `weight`."""
+        ...
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """Return (rms_norm(sum), sum) with sum = x + residual in x's dtype. Either input may be overwritten."""
+        ...
+
+
+class ActivationOps(Protocol):
+    """Elementwise functions between matrix products."""
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
+        """Return silu(gate) * up, of the two halves; silu is rounded to the dtype before the product."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    """The keys and values of one layer. The layout belongs to the AttentionOps that made it."""
+
+    k: Tensor
+    v: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PagedStep:
+    """One step of one KV group: which tokens of which rows, and where their keys and values lie.
+
+    Rows come in the order of the plan; a row's tokens are consecutive positions starts[r] … starts[r] + counts[r] - 1.
+    The first `num_decodes` rows have one token each.
+    """
+
+    starts: list[int]  # R; tokens of the row that are in the cache before this step
+    counts: list[int]  # R; tokens of this step
+    num_decodes: int
+    block_tokens: int
+    tables: Tensor  # [R, blocks] int32, device: block ids, valid as far as the row's tokens go
+    rows: Tensor  # [T] int64, device: the row of each token
+    positions: Tensor  # [T] int64, device
+
+
+class PreparedAttention(Protocol):
+    """The attention of one step and KV group; made once, used by every layer of the group."""
+
+    def rotate_and_write(
+        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache
+    ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
+        """Return q, rotated; put k, rotated, and v into the cache at the tokens' places.
+
+        x rotated is x * cos + rotate_half(x) * sin, each product and the sum in x's dtype.
+        """
+        ...
+
+    def attend(self, q: Tensor, cache: KvCache, scale: float) -> Tensor:  # [T, N, D] dtype -> [T, N, D] dtype
+        """Return softmax(scale * q k^T) v over each token's row up to the token itself; softmax in fp32.
+
+        Query head n reads key-value head n // (N // K).
+        """
+        ...
+
+
+class AttentionOps(Protocol):
+    """Causal attention over a paged cache."""
+
+    def allocate(
+        self, num_blocks: int, block_tokens: int, heads: int, head_dim: int, dtype: str, device: str
+    ) -> KvCache:
+        """Return a zero-filled cache of one layer for `heads` key-value heads."""
+        ...
+
+    def prepare(self, step: PagedStep, heads: int) -> PreparedAttention:
+        """Return the attention of one step for a group of layers with `heads` key-value heads each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleInputs:
+    """What decides the tokens of the rows that draw."""
+
+    temperature: Tensor  # [R] float32, device; 0: greedy
+    top_k: Tensor  # [R] int64, device; 0: all
+    top_p: Tensor  # [R] float32, device; 1: all
+    seed: Tensor  # [R] int64, device: the bits of a u64
+    position: Tensor  # [R] int64, device: index in the sequence of the token to draw
+    all_greedy: bool  # of the rows; these three let an implementation leave work out
+    any_top_k: bool
+    any_top_p: bool
+
+
+class SampleOps(Protocol):
+    """From logits to tokens."""
+
+    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] float32 -> [R] int64
+        """Return argmax over the kept tokens of logits / temperature + g(seed, position, token).
+
+        g is standard Gumbel noise from a counter (see ref/philox.py): a token depends on nothing but its own row.
+        Kept are, in this order: with top_k, tokens with at most top_k - 1 greater logits; with top_p, tokens such that
+        the mass of greater logits is below top_p, of the distribution that temperature and top_k leave. Ties are
+        kept or dropped together.
+        """
+        ...
+
+
+class StateOps(Protocol):
+    """The slots' arrays on the device, and a step's inputs out of them."""
+
+    def scatter(self, target: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+        """Set target[rows[i], columns[i]] = values[i].  # [S, L] int32, [n] int64, [n] int64, [n] int32"""
+        ...
+
+    def gather_ids(self, tokens: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+        """Return tokens[slots[i], positions[i]].  # [S, L] int32, [T] int64, [T] int64 -> [T] int32"""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """One implementation of each family, chosen once for a device and dtype and handed to layers."""
+
+    linear: LinearOps
+    embedding: EmbeddingOps
+    norm: NormOps
+    activation: ActivationOps
+    attention: AttentionOps
+    sample: SampleOps
+    state: StateOps

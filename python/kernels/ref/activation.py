@@ -1,0 +1,20 @@
+"""Elementwise functions in torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["RefActivation"]
+
+
+class RefActivation:
+    """ActivationOps in torch."""
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up

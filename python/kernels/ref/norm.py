@@ -1,0 +1,25 @@
+"""RMS norm with the rounding points of Transformers' LlamaRMSNorm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["RefNorm"]
+
+
+class RefNorm:
+    """NormOps in torch. torch.nn.functional.rms_norm rounds after the product with the weight, so it will not do."""
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = x.to(torch.float32)
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+        return weight * (wide * scale).to(x.dtype)
+
+    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        total = x + residual
+        return self.rms_norm(total, weight, eps), total

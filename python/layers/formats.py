@@ -1,0 +1,58 @@
+"""Weight formats: how a Linear's weight lies in memory and is applied. Quantisation and adapters are other formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from octavo.layers.base import Build, TensorSource
+
+__all__ = ["DenseFormat", "WeightFormat"]
+
+
+class WeightFormat(Protocol):
+    """The weight of one Linear on this rank. Made empty; filled by `load`; `pack` once; then `apply`."""
+
+    def load(self, source: TensorSource, rows: range, columns: range, at: int) -> None:
+        """Read this rank's shard, `rows` by `columns` of the source, into the weight's rows from `at` on."""
+        ...
+
+    def pack(self) -> None:
+        """Bring the whole weight into the layout that `apply` wants."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """The weight's size."""
+        ...
+
+    def apply(self, x: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], [out] dtype -> [T, out] dtype
+        """Return x @ weight.T + bias."""
+        ...
+
+
+class DenseFormat:
+    """A plain matrix in the model's dtype."""
+
+    def __init__(self, rows: int, columns: int, build: Build) -> None:
+        self._ops = build.kernels.linear
+        self._weight = torch.empty(rows, columns, dtype=build.dtype, device=build.device)  # [out, in]
+        self._size_bytes = self._weight.nbytes
+
+    def load(self, source: TensorSource, rows: range, columns: range, at: int) -> None:
+        part = source.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
+        self._weight[at : at + len(rows)] = part
+
+    @property
+    def nbytes(self) -> int:
+        return self._size_bytes
+
+    def pack(self) -> None:
+        self._weight = self._ops.pack(self._weight)
+
+    def apply(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        return self._ops.apply(x, self._weight, bias)

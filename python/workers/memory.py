@@ -1,0 +1,55 @@
+"""Memory of the device: what is free, and the KV cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from octavo.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from octavo.kernels.api import AttentionOps, KvCache
+    from octavo.wire.worker import KvGroupAlloc, KvSpec
+
+__all__ = ["allocate_caches", "cache_bytes", "free_bytes"]
+
+
+def allocate_caches(
+    groups: tuple[KvGroupAlloc, ...], specs: tuple[KvSpec, ...], ops: AttentionOps, device: str
+) -> tuple[KvCache, ...]:
+    """Return each layer's cache, zero-filled, in the order of layers.
+
+    Raises ProtocolError if a layer is in no group, or of a kind that no attention here computes.
+    """
+    alloc = {layer: group for group in groups for layer in group.layers}
+    caches = []
+    for spec in specs:
+        group = alloc.get(spec.layer)
+        if group is None or spec.kind != "full" or spec.shares is not None:
+            raise ProtocolError(f"layer {spec.layer} of kind {spec.kind!r} has no KV group that it can run with")
+        heads, dim = spec.tensors[0].shape
+        caches.append(ops.allocate(group.num_blocks, group.block_tokens, heads, dim, spec.tensors[0].dtype, device))
+    return tuple(caches)
+
+
+def cache_bytes(caches: tuple[KvCache, ...]) -> int:
+    """Return the size of the caches."""
+    return sum(cache.k.nbytes + cache.v.nbytes for cache in caches)
+
+
+def free_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the memory of a CPU worker that is free: the machine's, or what its control group still allows.
+
+    0 where the system does not say.
+    """
+    free = 0
+    try:
+        for line in (proc / "meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) * 1024
+        limit = (cgroup / "memory.max").read_text().strip()
+        if limit.isdigit():
+            free = min(free, max(0, int(limit) - int((cgroup / "memory.current").read_text())))
+    except (OSError, ValueError, IndexError):
+        return free
+    return free

@@ -1,0 +1,186 @@
+"""The runner: carries out plans.
+
+Charter. One step is apply, prepare, forward, sample, in this order and nothing else:
+- apply: slots are released and taken, block tables and tokens brought up to date by staged changes;
+- prepare: the step's rows become positions, token ids and one attention object for each KV group. Ids come from the
+  slots' history on the device, so that tokens drawn by the step before need not pass through the host;
+- forward: the model, over all tokens of the step;
+- sample: logits of the rows that reach the end of their tokens, one token each, appended to the history.
+The runner knows no model, no attention kind and no device. It checks what the plan says about slots against what it
+has; a plan that does not fit is a ProtocolError, never silent garbage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from octavo.errors import ProtocolError
+from octavo.kernels.api import PagedStep
+from octavo.layers.batch import ForwardBatch, Progress
+from octavo.workers.memory import allocate_caches, cache_bytes
+from octavo.workers.sampling.sampler import Sampler
+from octavo.workers.state.block_tables import BlockTables
+from octavo.workers.state.slots import Slots
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from octavo.kernels.api import Kernels, PreparedAttention
+    from octavo.models.base import Model
+    from octavo.wire.worker import KvGroupAlloc, StepPlan
+
+__all__ = ["Drawn", "Limits", "Runner"]
+
+Ints = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a runner's arrays are made for."""
+
+    max_num_seqs: int
+    max_model_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The rows of a step that drew, in the order of the plan."""
+
+    slots: Ints  # [R] int32
+    generations: Ints  # [R] int32
+    tokens: Tensor  # [R] int32, device
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a plan, checked."""
+
+    slots: Ints  # [R] int64
+    counts: Ints  # [R] int64
+    samples: Ints  # [R] bool
+    starts: Ints  # [R] int64: tokens computed before
+
+
+class Runner:
+    """Owns a model, its KV cache and the slots of one rank."""
+
+    def __init__(
+        self, model: Model, kernels: Kernels, limits: Limits, groups: tuple[KvGroupAlloc, ...], device: str
+    ) -> None:
+        """Allocate everything that lasts. Raises ProtocolError if `groups` does not fit the model."""
+        self.progress = Progress()
+        self._model = model
+        self._kernels = kernels
+        self._device = device
+        self._groups = groups
+        specs = model.kv_specs()
+        self._heads = {group.group: specs[group.layers[0]].tensors[0].shape[0] for group in groups}
+        self._caches = allocate_caches(groups, specs, kernels.attention, device)
+        self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
+        self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
+        self._sampler = Sampler(limits.max_num_seqs, kernels.sample, device)
+
+    @property
+    def cache_bytes(self) -> int:
+        """The size of the KV cache."""
+        return cache_bytes(self._caches)
+
+    def check(self) -> None:
+        """Raise AssertionError if an invariant does not hold."""
+        self._slots.check()
+
+    @torch.inference_mode()
+    def step(self, plan: StepPlan) -> Drawn:
+        """Carry out one plan. Raises ProtocolError if it does not fit the slots."""
+        self._apply(plan)
+        rows = self._rows(plan)
+        if not len(rows.slots):
+            return self._none()
+        ids, batch = self._prepare(rows)
+        hidden = self._model.forward(ids, batch)
+        self._slots.advance(rows.slots, rows.counts)
+        return self._sample(hidden, rows)
+
+    def _apply(self, plan: StepPlan) -> None:
+        self._slots.release(_ints(plan.released).tolist())
+        for row in plan.new:
+            self._slots.take(row)
+            self._sampler.take(row.slot, row.sampling)
+        for diff in plan.blocks:
+            self._tables.stage(diff)
+        self._slots.apply()
+        self._tables.apply()
+
+    def _rows(self, plan: StepPlan) -> _Rows:
+        slots, counts = _ints(plan.rows).astype(np.int64), _ints(plan.counts).astype(np.int64)
+        samples = np.frombuffer(plan.samples, dtype=np.uint8).astype(np.bool_)
+        if plan.deferred or any(plan.drafts):
+            raise ProtocolError(f"step {plan.step}: deferred sampling and drafts are not supported by this worker")
+        if not len(slots) == len(counts) == len(samples):
+            raise ProtocolError(f"step {plan.step}: {len(slots)} rows, {len(counts)} counts, {len(samples)} samples")
+        if len(np.unique(slots)) != len(slots):
+            raise ProtocolError(f"step {plan.step}: a slot stands twice in {slots.tolist()}")
+        if len(slots) and not (slots.min() >= 0 and slots.max() < len(self._slots.taken)):
+            raise ProtocolError(f"step {plan.step}: slots {slots.tolist()} are not all below {len(self._slots.taken)}")
+        starts = self._slots.computed[slots]
+        ends, length = starts + counts, self._slots.length[slots]
+        fits = self._slots.taken[slots] & (counts > 0) & (ends <= length) & (samples == (ends == length))
+        if not fits.all():
+            at = int(np.argmin(fits))
+            raise ProtocolError(
+                f"step {plan.step}: {counts[at]} tokens from {starts[at]} of {length[at]}, samples {samples[at]}, "
+                f"do not fit slot {slots[at]}"
+            )
+        return _Rows(slots, counts, samples, starts)
+
+    def _prepare(self, rows: _Rows) -> tuple[Tensor, ForwardBatch]:
+        begins = np.cumsum(rows.counts) - rows.counts  # [R] each row's first token in the step
+        row_of = np.repeat(np.arange(len(rows.slots)), rows.counts)  # [T]
+        positions = np.arange(len(row_of)) + (rows.starts - begins)[row_of]  # [T]
+        slots, row_of_dev, positions_dev = self._move(rows.slots), self._move(row_of), self._move(positions)
+        ids = self._kernels.state.gather_ids(self._slots.tokens, slots[row_of_dev], positions_dev)
+        several = rows.counts != 1
+        decodes = int(np.argmax(several)) if several.any() else len(several)
+        longest = int((rows.starts + rows.counts).max())
+        attention: dict[int, PreparedAttention] = {}
+        for group in self._groups:
+            step = PagedStep(
+                starts=rows.starts.tolist(),
+                counts=rows.counts.tolist(),
+                num_decodes=decodes,
+                block_tokens=group.block_tokens,
+                tables=self._tables.rows(group.group, slots, longest),
+                rows=row_of_dev,
+                positions=positions_dev,
+            )
+            prepared = self._kernels.attention.prepare(step, self._heads[group.group])
+            attention |= dict.fromkeys(group.layers, prepared)
+        by_layer = tuple(attention[layer] for layer in range(len(self._caches)))
+        return ids, ForwardBatch(positions_dev, by_layer, self._caches, self.progress)
+
+    def _sample(self, hidden: Tensor, rows: _Rows) -> Drawn:
+        which = np.flatnonzero(rows.samples)
+        if not len(which):
+            return self._none()
+        slots = rows.slots[which]
+        last = self._move(np.cumsum(rows.counts)[which] - 1)
+        logits = self._model.logits(hidden.index_select(0, last))
+        places = self._slots.length[slots]  # the index that each drawn token will have
+        tokens = self._sampler.draw(logits, slots, places).to(torch.int32)
+        self._slots.append(slots, self._move(slots), self._move(places), tokens)
+        return Drawn(slots.astype(np.int32), self._slots.generation[slots], tokens)
+
+    def _none(self) -> Drawn:
+        empty = np.zeros(0, dtype=np.int32)
+        return Drawn(empty, empty, torch.zeros(0, dtype=torch.int32))
+
+    def _move(self, values: Ints) -> Tensor:
+        return torch.from_numpy(values).to(self._device)
+
+
+def _ints(data: bytes) -> Ints:
+    return np.frombuffer(data, dtype="<i4")

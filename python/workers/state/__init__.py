@@ -1,0 +1,1 @@
+"""What a worker keeps of each request, in stable slots."""
