@@ -77,7 +77,7 @@ fn every_id_decodes_as_in_the_reference() {
 
 #[test]
 fn encoding_equals_the_reference_and_comes_back() {
-    for (name, pair) in vocabularies() {
+    for (_, pair) in vocabularies() {
         let mut runner = TestRunner::new(Config {
             cases: 100,
             failure_persistence: None,
