@@ -77,12 +77,18 @@ def parser() -> argparse.ArgumentParser:
             groups[setting.group] = serve.add_argument_group(setting.group.lower())
         _add_setting(groups[setting.group], setting)
     serve.set_defaults(parser=serve)
+    commands.add_parser("bench", help="measure a server: latencies, throughput, start-up", add_help=False)
     return root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0 done, 1 failed, 2 wrong usage, settings or model files."""
-    arguments, unknown = parser().parse_known_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["bench"]:
+        from octavo.benchmarks.cli import main as bench  # its flags are many, and its own
+
+        return bench(words[1:], _Parser)
+    arguments, unknown = parser().parse_known_args(words)
     if unknown:
         arguments.parser.suggest(unknown)
     given = {name: value for name, value in vars(arguments).items() if name not in ("command", "parser")}
