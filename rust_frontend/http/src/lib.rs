@@ -14,14 +14,17 @@ mod envelope;
 mod generate;
 mod guard;
 mod listener;
+mod output;
 mod refusal;
 mod request_id;
 mod route;
 mod server;
 mod settings;
 mod shutdown;
+mod sse;
 mod stall;
 mod status;
+mod whole;
 
 pub use app::App;
 pub use listener::Listener;

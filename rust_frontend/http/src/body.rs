@@ -1,0 +1,149 @@
+//! Reads request bodies: bounded in bytes each and together, and in time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header};
+use http_body_util::BodyExt as _;
+use octavo_api::{ApiError, ErrorKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::refusal;
+use crate::settings::Settings;
+
+const KIB: usize = 1024;
+
+/// So much of a body that is too large is read and thrown away, since a client that still sends sees no answer.
+const DISCARD_FACTOR: usize = 4;
+
+/// A request body, and its part of the memory that all of them may take.
+#[derive(Debug)]
+pub(crate) struct JsonBody {
+    pub(crate) bytes: Bytes,
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads JSON bodies within the limits.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyReader {
+    max_bytes: usize,
+    timeout: Duration,
+    /// One permit a KiB.
+    memory: Arc<Semaphore>,
+}
+
+impl BodyReader {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let permits = (settings.max_pending_bytes / KIB).min(Semaphore::MAX_PERMITS);
+        Self {
+            max_bytes: settings.max_body_bytes,
+            timeout: settings.body_timeout,
+            memory: Arc::new(Semaphore::new(permits)),
+        }
+    }
+
+    /// Reads the whole body of a request that says it is JSON.
+    pub(crate) async fn read(&self, request: Request) -> Result<JsonBody, ApiError> {
+        let (head, mut body) = request.into_parts();
+        check_content_type(&head.headers)?;
+        match self.collect(&mut body).await {
+            Err(error) if error.kind == ErrorKind::TooLarge => {
+                self.discard(&mut body, &head.headers).await;
+                Err(error)
+            }
+            other => other,
+        }
+    }
+
+    async fn collect(&self, body: &mut Body) -> Result<JsonBody, ApiError> {
+        let mut parts = BytesMut::new();
+        let mut memory: Option<OwnedSemaphorePermit> = None;
+        if http_body::Body::size_hint(body).lower() > self.max_bytes as u64 {
+            return Err(ApiError::too_large(self.max_bytes));
+        }
+        while let Some(part) = self.next_part(body).await? {
+            if parts.len() + part.len() > self.max_bytes {
+                return Err(ApiError::too_large(self.max_bytes));
+            }
+            let more = self.reserve(part.len())?;
+            match &mut memory {
+                Some(held) => held.merge(more),
+                None => memory = Some(more),
+            }
+            parts.extend_from_slice(&part);
+        }
+        Ok(JsonBody {
+            bytes: parts.freeze(),
+            _memory: memory,
+        })
+    }
+
+    async fn next_part(&self, body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            let Ok(frame) = timeout(self.timeout, body.frame()).await else {
+                return Err(refusal::body_stalled(self.timeout.as_secs()));
+            };
+            match frame {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+                Some(Err(error)) => {
+                    return Err(refusal::bad_request(format!(
+                        "The body could not be read: {error}."
+                    )));
+                }
+            }
+        }
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let permits = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        Arc::clone(&self.memory)
+            .try_acquire_many_owned(permits)
+            .map_err(|_| {
+                ApiError::overloaded("Too many large requests are being read. Try again.", 1)
+            })
+    }
+
+    async fn discard(&self, body: &mut Body, headers: &HeaderMap) {
+        if headers.contains_key(header::EXPECT) {
+            return; // The client waits for our word before it sends.
+        }
+        let mut left = self.max_bytes.saturating_mul(DISCARD_FACTOR);
+        while let Ok(Some(part)) = self.next_part(body).await {
+            left = left.saturating_sub(part.len());
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .map(|value| value.to_str().unwrap_or("(not text)"));
+    let kind = given
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let got = given.map_or_else(
+        || "no Content-Type".to_owned(),
+        |given| format!("Content-Type {given:?}"),
+    );
+    Err(refusal::bad_request(format!(
+        "The request has {got}. Send JSON with Content-Type: application/json."
+    )))
+}

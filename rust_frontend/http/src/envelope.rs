@@ -1,0 +1,251 @@
+//! The SSE writer: what does not change in a stream's events is serialised once.
+//!
+//! An event is `data: {HEAD"choices":[…]}`; per step only the escaped text is written between fixed parts, into one
+//! buffer that is reused.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use octavo_api::{ApiError, FinishReason, StopReason, Usage};
+use serde::Serialize;
+
+use crate::refusal::error_json;
+use crate::route::Route;
+
+/// What is equal in all events of a stream, and in the response that is not streamed.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) route: Route,
+    /// Of the response, such as `chatcmpl-…`.
+    pub(crate) id: String,
+    /// Unix time in seconds.
+    pub(crate) created: u64,
+    /// As the client named it.
+    pub(crate) model: String,
+}
+
+/// Writes the events of one stream.
+#[derive(Debug)]
+pub(crate) struct EventWriter {
+    route: Route,
+    /// `data: {…,"choices":[`, without a usage.
+    head: Vec<u8>,
+    /// The same where the event has a usage.
+    usage_head: Vec<u8>,
+    buffer: BytesMut,
+}
+
+#[derive(Serialize)]
+struct Head<'a> {
+    id: &'a str,
+    object: &'a str,
+    created: u64,
+    model: &'a str,
+}
+
+impl EventWriter {
+    /// Prepares the fixed parts. With `null_usage` every event but the usage's own says `"usage":null`.
+    pub(crate) fn new(identity: &Identity, null_usage: bool) -> Self {
+        let head = Head {
+            id: &identity.id,
+            object: identity.route.chunk_object(),
+            created: identity.created,
+            model: &identity.model,
+        };
+        let mut usage_head = b"data: ".to_vec();
+        write_json(&mut usage_head, &head);
+        usage_head.pop(); // the closing brace
+        usage_head.push(b',');
+        let mut head = usage_head.clone();
+        if null_usage {
+            head.extend_from_slice(b"\"usage\":null,");
+        }
+        head.extend_from_slice(b"\"choices\":[");
+        Self {
+            route: identity.route,
+            head,
+            usage_head,
+            buffer: BytesMut::new(),
+        }
+    }
+
+    /// Says who speaks: the first event of a chat.
+    pub(crate) fn role(&mut self, index: u32) {
+        if self.route == Route::Chat {
+            self.choice(
+                index,
+                |buffer| {
+                    buffer.extend_from_slice(br#""delta":{"role":"assistant","content":""},"#);
+                },
+                None,
+            );
+        }
+    }
+
+    /// Writes new text.
+    pub(crate) fn text(&mut self, index: u32, text: &str) {
+        let (open, close) = self.route.text_frame();
+        self.choice(
+            index,
+            |buffer| {
+                buffer.extend_from_slice(open);
+                write_json(&mut buffer.writer(), text);
+                buffer.extend_from_slice(close);
+            },
+            None,
+        );
+    }
+
+    /// Writes the end of a choice.
+    pub(crate) fn finish(&mut self, index: u32, reason: FinishReason, stop: Option<&StopReason>) {
+        let empty = self.route.empty_frame();
+        let fields = |buffer: &mut BytesMut| {
+            buffer.extend_from_slice(empty);
+            if let Some(stop) = stop {
+                buffer.extend_from_slice(b"\"stop_reason\":");
+                write_json(&mut buffer.writer(), stop);
+                buffer.put_u8(b',');
+            }
+        };
+        self.choice(index, fields, Some(reason));
+    }
+
+    /// Writes the usage, in an event without choices.
+    pub(crate) fn usage(&mut self, usage: &Usage) {
+        self.buffer.extend_from_slice(&self.usage_head);
+        self.buffer.extend_from_slice(b"\"choices\":[],\"usage\":");
+        write_json(&mut (&mut self.buffer).writer(), usage);
+        self.buffer.extend_from_slice(b"}\n\n");
+    }
+
+    /// Writes an error, after which only `done` may follow.
+    pub(crate) fn error(&mut self, error: &ApiError) {
+        self.buffer.extend_from_slice(b"data: ");
+        self.buffer.extend_from_slice(&error_json(error));
+        self.buffer.extend_from_slice(b"\n\n");
+    }
+
+    /// Writes a comment line, which clients skip.
+    pub(crate) fn comment(&mut self, text: &'static str) {
+        self.buffer.extend_from_slice(b": ");
+        self.buffer.extend_from_slice(text.as_bytes());
+        self.buffer.extend_from_slice(b"\n\n");
+    }
+
+    /// Writes the last event.
+    pub(crate) fn done(&mut self) {
+        self.buffer.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    /// Takes what was written since the last call.
+    pub(crate) fn take(&mut self) -> Bytes {
+        self.buffer.split().freeze()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    fn choice(
+        &mut self,
+        index: u32,
+        fields: impl FnOnce(&mut BytesMut),
+        reason: Option<FinishReason>,
+    ) {
+        let buffer = &mut self.buffer;
+        buffer.extend_from_slice(&self.head);
+        buffer.extend_from_slice(b"{\"index\":");
+        write_json(&mut buffer.writer(), &index);
+        buffer.put_u8(b',');
+        fields(buffer);
+        buffer.extend_from_slice(b"\"logprobs\":null,\"finish_reason\":");
+        write_json(&mut buffer.writer(), &reason);
+        buffer.extend_from_slice(b"}]}\n\n");
+    }
+}
+
+/// Serialises into memory, which cannot fail for the types used here.
+fn write_json(out: &mut impl std::io::Write, value: &(impl Serialize + ?Sized)) {
+    let _ = serde_json::to_writer(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn writer(route: Route, null_usage: bool) -> EventWriter {
+        let identity = Identity {
+            route,
+            id: "chatcmpl-\"1".to_owned(),
+            created: 7,
+            model: "m/\\".to_owned(),
+        };
+        EventWriter::new(&identity, null_usage)
+    }
+
+    fn events(writer: &mut EventWriter) -> Vec<Value> {
+        let bytes = writer.take();
+        let text = std::str::from_utf8(&bytes).unwrap();
+        text.split_terminator("\n\n")
+            .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn chat_events_are_what_serde_would_write() {
+        let mut writer = writer(Route::Chat, false);
+        let nasty = "line\nquote\" back\\ nul\0 tab\t \u{2028} 字 😀 data: x";
+        writer.role(0);
+        writer.text(0, nasty);
+        writer.finish(0, FinishReason::Stop, None);
+        let event = |delta: Value, reason: Value| {
+            json!({
+                "id": "chatcmpl-\"1", "object": "chat.completion.chunk", "created": 7, "model": "m/\\",
+                "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}],
+            })
+        };
+        assert_eq!(
+            events(&mut writer),
+            [
+                event(json!({"role": "assistant", "content": ""}), Value::Null),
+                event(json!({"content": nasty}), Value::Null),
+                event(json!({}), json!("stop")),
+            ]
+        );
+        assert!(writer.is_empty());
+    }
+
+    #[test]
+    fn completion_events_carry_text_and_no_role() {
+        let mut writer = writer(Route::Completion, true);
+        writer.role(1);
+        assert!(writer.is_empty());
+        writer.text(1, "a");
+        writer.finish(1, FinishReason::Length, None);
+        let events = events(&mut writer);
+        assert_eq!(events[0]["object"], "text_completion");
+        assert_eq!(
+            events[0]["choices"],
+            json!([{"index": 1, "text": "a", "logprobs": null, "finish_reason": null}])
+        );
+        assert_eq!(
+            events[1]["choices"],
+            json!([{"index": 1, "text": "", "logprobs": null, "finish_reason": "length"}])
+        );
+        assert_eq!(events[0]["usage"], Value::Null);
+        assert!(events[0].as_object().unwrap().contains_key("usage"));
+    }
+
+    #[test]
+    fn the_usage_stands_alone() {
+        let mut writer = writer(Route::Chat, true);
+        writer.usage(&Usage::new(5, 2, Some(4)));
+        let events = events(&mut writer);
+        assert_eq!(events[0]["choices"], json!([]));
+        let details = json!({"cached_tokens": 4});
+        assert_eq!(
+            events[0]["usage"],
+            json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": details})
+        );
+    }
+}

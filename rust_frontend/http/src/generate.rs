@@ -1,0 +1,146 @@
+//! The generating routes: from a request's bytes to a running output, and from there to the answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest};
+use octavo_engine::Submission;
+use octavo_render::{Limits, Prepared};
+
+use crate::app::{App, AppState, unix_seconds};
+use crate::body::JsonBody;
+use crate::envelope::Identity;
+use crate::output::Output;
+use crate::refusal::{RETRY_S, Refusal, of_generate, stopping};
+use crate::request_id::RequestId;
+use crate::route::Route;
+use crate::{sse, whole};
+
+pub(crate) async fn chat(
+    State(state): State<Arc<AppState>>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    handle(state, Route::Chat, id, request).await
+}
+
+pub(crate) async fn completion(
+    State(state): State<Arc<AppState>>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    handle(state, Route::Completion, id, request).await
+}
+
+/// A request that is ready for the engine.
+struct Ready {
+    model: String,
+    stream: bool,
+    include_usage: bool,
+    prepared: Prepared,
+}
+
+async fn handle(
+    state: Arc<AppState>,
+    route: Route,
+    id: RequestId,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let arrival = Instant::now();
+    if !state.app.shutdown.accepting() {
+        return Err(stopping().into());
+    }
+    let body = state.bodies.read(request).await?;
+    let length = body.bytes.len();
+    let worker = Arc::clone(&state);
+    let prepare = move || prepare(&worker.app, route, &body);
+    let ready = state.compute.run(length, prepare).await?;
+
+    let identity = Identity {
+        route,
+        id: id.with_prefix(route.id_prefix()),
+        created: unix_seconds(),
+        model: ready.model,
+    };
+    let output = submit(&state.app, &identity, ready.prepared, arrival)?;
+    if ready.stream {
+        let keep_alive = state.app.settings.keep_alive;
+        return Ok(sse::answer(output, &identity, ready.include_usage, keep_alive).await);
+    }
+    Ok(whole::answer(output, identity).await?)
+}
+
+/// Parses, checks and renders a body.
+fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> {
+    let body = Body::parse(&body.bytes)?;
+    let model = served_name(app, body.model()?)?;
+    match route {
+        Route::Chat => {
+            let request = ChatRequest::from_body(body)?;
+            Ok(Ready {
+                model,
+                stream: request.stream,
+                include_usage: request.include_usage,
+                prepared: app.renderer.chat(&request, limits(app)?)?,
+            })
+        }
+        Route::Completion => {
+            let request = CompletionRequest::from_body(body)?;
+            Ok(Ready {
+                model,
+                stream: request.stream,
+                include_usage: request.include_usage,
+                prepared: app.renderer.completion(&request, limits(app)?)?,
+            })
+        }
+    }
+}
+
+/// The name under which the answer goes out: the one asked for, or the main one.
+fn served_name(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
+    let names = &app.model_names;
+    match asked {
+        Some(asked) if names.iter().any(|name| name == asked) => Ok(asked.to_owned()),
+        Some(asked) => Err(ApiError::model_not_found(asked, names)),
+        None => Ok(names.first().cloned().unwrap_or_default()),
+    }
+}
+
+fn limits(app: &App) -> Result<Limits, ApiError> {
+    let info = app
+        .generate
+        .info()
+        .ok_or_else(|| ApiError::unavailable("No engine is ready yet. Try again soon.", RETRY_S))?;
+    Ok(Limits {
+        max_model_len: usize::try_from(info.max_model_len).unwrap_or(usize::MAX),
+        vocab_size: usize::try_from(info.vocab_size).unwrap_or(usize::MAX),
+    })
+}
+
+fn submit(
+    app: &App,
+    identity: &Identity,
+    prepared: Prepared,
+    arrival: Instant,
+) -> Result<Output, ApiError> {
+    let text = app.renderer.output(&prepared.output);
+    let prompt_tokens = prepared.prompt.len();
+    let submission = Submission {
+        name: identity.id.clone(),
+        prompt: prepared.prompt,
+        sampling: prepared.sampling,
+        priority: 0,
+    };
+    let steps = app.generate.submit(submission).map_err(of_generate)?;
+    let metrics = app.metrics.request(arrival);
+    Ok(Output::new(
+        steps,
+        text,
+        prompt_tokens,
+        metrics,
+        app.shutdown.clone(),
+    ))
+}

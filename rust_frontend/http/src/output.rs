@@ -1,0 +1,146 @@
+//! One request's answer as it comes: steps in, pieces of text out. Streams and whole answers are folds over it.
+
+use octavo_api::{ApiError, FinishReason, StopReason, Usage};
+use octavo_engine::{Step, StepStream};
+use octavo_render::OutputText;
+use octavo_telemetry::{Outcome, RequestMetrics};
+
+use crate::refusal::{of_generate, stopping};
+use crate::shutdown::Shutdown;
+
+/// What a step brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// New text; may be empty.
+    pub(crate) text: String,
+    /// Set in the last piece, and only there.
+    pub(crate) end: Option<End>,
+}
+
+/// How an answer ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) reason: FinishReason,
+    pub(crate) stop: Option<StopReason>,
+    pub(crate) usage: Usage,
+}
+
+/// A running request. Dropping it aborts the request.
+pub(crate) struct Output {
+    steps: StepStream,
+    text: OutputText,
+    metrics: RequestMetrics,
+    shutdown: Shutdown,
+    prompt_tokens: usize,
+    cached_tokens: Option<usize>,
+    begun: bool,
+    /// The error that comes after the last text.
+    failed: Option<ApiError>,
+}
+
+impl Output {
+    pub(crate) fn new(
+        steps: StepStream,
+        text: OutputText,
+        prompt_tokens: usize,
+        metrics: RequestMetrics,
+        shutdown: Shutdown,
+    ) -> Self {
+        Self {
+            steps,
+            text,
+            metrics,
+            shutdown,
+            prompt_tokens,
+            cached_tokens: None,
+            begun: false,
+            failed: None,
+        }
+    }
+
+    /// Whether the engine is away and the request waits for it.
+    pub(crate) fn paused(&self) -> bool {
+        self.steps.paused()
+    }
+
+    /// Waits for the next piece. Cancel safe. Must not be called after the last piece or an error.
+    ///
+    /// # Errors
+    /// The request failed, or the server ends.
+    pub(crate) async fn next(&mut self) -> Result<Piece, ApiError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let step = tokio::select! {
+            biased;
+            step = self.steps.next() => step,
+            () = self.shutdown.cutting() => return Err(stopping()),
+        };
+        let result = match step {
+            Some(Ok(step)) => Ok(self.advance(&step)),
+            Some(Err(error)) => Err(of_generate(error)),
+            None => Err(ApiError::internal(
+                "The engine ended the request without a reason.",
+            )),
+        };
+        match &result {
+            Ok(Piece { end: Some(end), .. }) => self.metrics.finish(outcome(end.reason)),
+            Ok(_) => {}
+            Err(_) => self.metrics.finish(Outcome::Error),
+        }
+        result
+    }
+
+    fn advance(&mut self, step: &Step) -> Piece {
+        self.count(step);
+        let update = self.text.advance(&step.tokens, step.finish.as_ref());
+        let mut end = update.end.map(|ended| End {
+            reason: ended.reason,
+            stop: ended.stop_reason,
+            usage: Usage::new(
+                self.prompt_tokens,
+                ended.completion_tokens,
+                self.cached_tokens,
+            ),
+        });
+        if end
+            .take_if(|end| end.reason == FinishReason::Error)
+            .is_some()
+        {
+            let message = step
+                .finish
+                .as_ref()
+                .and_then(|finish| finish.message.clone());
+            self.failed =
+                Some(ApiError::internal(message.unwrap_or_else(|| {
+                    "The engine failed on this request.".to_owned()
+                })));
+            self.metrics.finish(Outcome::Error);
+        }
+        Piece {
+            text: update.text,
+            end,
+        }
+    }
+
+    fn count(&mut self, step: &Step) {
+        if !self.begun {
+            self.begun = true;
+            self.metrics.prompt(self.prompt_tokens as u64);
+        }
+        if let (None, Some(cached)) = (self.cached_tokens, step.cached_tokens) {
+            self.cached_tokens = Some(usize::try_from(cached).unwrap_or(usize::MAX));
+            self.metrics.cached(cached);
+        }
+        self.metrics.tokens(step.tokens.len() as u64);
+    }
+}
+
+fn outcome(reason: FinishReason) -> Outcome {
+    match reason {
+        FinishReason::Stop => Outcome::Stop,
+        FinishReason::Length => Outcome::Length,
+        FinishReason::Abort => Outcome::Abort,
+        FinishReason::Error => Outcome::Error,
+    }
+}

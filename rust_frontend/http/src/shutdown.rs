@@ -1,0 +1,50 @@
+//! The three stages of the end: drain, cut, abandon.
+
+use tokio_util::sync::CancellationToken;
+
+/// Tells all parts of the server to end. Clones share their state.
+///
+/// After `drain` no connection and no request is accepted; running ones go on. After `cut` running requests end with
+/// an error that their clients can read. After `abandon` connections are dropped as they are.
+#[derive(Debug, Clone, Default)]
+pub struct Shutdown {
+    drain: CancellationToken,
+    cut: CancellationToken,
+    abandon: CancellationToken,
+}
+
+impl Shutdown {
+    /// Begins the first stage.
+    pub fn drain(&self) {
+        self.drain.cancel();
+    }
+
+    /// Begins the second stage, and the first if it has not begun.
+    pub fn cut(&self) {
+        self.drain.cancel();
+        self.cut.cancel();
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.cut();
+        self.abandon.cancel();
+    }
+
+    /// Whether the server still takes requests.
+    #[must_use]
+    pub fn accepting(&self) -> bool {
+        !self.drain.is_cancelled()
+    }
+
+    pub(crate) async fn draining(&self) {
+        self.drain.cancelled().await;
+    }
+
+    pub(crate) async fn cutting(&self) {
+        self.cut.cancelled().await;
+    }
+
+    pub(crate) async fn abandoning(&self) {
+        self.abandon.cancelled().await;
+    }
+}

@@ -1,0 +1,151 @@
+//! Streams: the head, then one write for each batch of steps that was ready.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::{HeaderName, HeaderValue, header};
+use octavo_api::ApiError;
+use tokio::time::timeout;
+
+use crate::envelope::{EventWriter, Identity};
+use crate::output::{Output, Piece};
+use crate::refusal::{Refusal, defect};
+
+const CHOICE: u32 = 0;
+
+/// Answers with a stream of events.
+///
+/// The head waits for the first piece, so that what the engine refuses has a status of its own; but no longer than
+/// `keep_alive`.
+pub(crate) async fn answer(
+    mut output: Output,
+    identity: &Identity,
+    include_usage: bool,
+    keep_alive: Duration,
+) -> Response {
+    let mut stream = Stream {
+        writer: EventWriter::new(identity, include_usage),
+        include_usage,
+        keep_alive,
+        phase: Phase::Begin,
+        output: None,
+    };
+    match timeout(keep_alive, output.next()).await {
+        Ok(Ok(piece)) => stream.write_piece(piece),
+        Ok(Err(error)) => return Refusal(error).into_response(),
+        Err(_) => stream.writer.comment(silence(&output)),
+    }
+    stream.output = Some(output);
+    let body = futures::stream::unfold(stream, |mut stream| async move {
+        let bytes = stream.next().await?;
+        Some((Ok::<_, Infallible>(bytes), stream))
+    });
+    respond(Body::from_stream(body))
+}
+
+fn respond(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/event-stream; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Says in a comment why nothing comes.
+fn silence(output: &Output) -> &'static str {
+    if output.paused() {
+        "waiting for the engine to come back"
+    } else {
+        "working"
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No event is written.
+    Begin,
+    /// Text comes.
+    Running,
+    /// The last event is written.
+    Ended,
+}
+
+struct Stream {
+    writer: EventWriter,
+    include_usage: bool,
+    keep_alive: Duration,
+    phase: Phase,
+    /// Dropped as soon as the last event is written.
+    output: Option<Output>,
+}
+
+impl Stream {
+    /// Returns what is to be written next; `None` when all is.
+    async fn next(&mut self) -> Option<Bytes> {
+        while self.writer.is_empty() {
+            if self.phase == Phase::Ended {
+                return None;
+            }
+            // A defect in the text of one stream ends this stream alone, and with an event.
+            if AssertUnwindSafe(self.advance())
+                .catch_unwind()
+                .await
+                .is_err()
+            {
+                tracing::error!("a stream panicked; its client got an error event");
+                self.fail(&defect());
+            }
+        }
+        if self.phase == Phase::Ended {
+            self.output = None;
+        }
+        Some(self.writer.take())
+    }
+
+    /// Waits for one piece and writes it.
+    async fn advance(&mut self) {
+        let Some(output) = self.output.as_mut() else {
+            self.phase = Phase::Ended;
+            return;
+        };
+        match timeout(self.keep_alive, output.next()).await {
+            Ok(Ok(piece)) => self.write_piece(piece),
+            Ok(Err(error)) => self.fail(&error),
+            Err(_) => self.writer.comment(silence(output)),
+        }
+    }
+
+    fn write_piece(&mut self, piece: Piece) {
+        if self.phase == Phase::Begin {
+            self.phase = Phase::Running;
+            self.writer.role(CHOICE);
+        }
+        if !piece.text.is_empty() {
+            self.writer.text(CHOICE, &piece.text);
+        }
+        if let Some(end) = piece.end {
+            self.writer.finish(CHOICE, end.reason, end.stop.as_ref());
+            if self.include_usage {
+                self.writer.usage(&end.usage);
+            }
+            self.writer.done();
+            self.phase = Phase::Ended;
+        }
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.writer.error(error);
+        self.writer.done();
+        self.phase = Phase::Ended;
+    }
+}

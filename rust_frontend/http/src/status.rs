@@ -1,0 +1,56 @@
+//! The routes that say how the server is: models, liveness, readiness, version, metrics.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use octavo_api::{ApiError, ModelList};
+use serde_json::{Value, json};
+
+use crate::app::AppState;
+use crate::refusal::{RETRY_S, Refusal, stopping};
+
+/// Lists the served names.
+pub(crate) async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList> {
+    let length = state.app.generate.info().map(|info| info.max_model_len);
+    Json(ModelList::new(
+        &state.app.model_names,
+        state.created,
+        length,
+    ))
+}
+
+/// Liveness: 200 while the engine is there or may still come back.
+pub(crate) async fn health(State(state): State<Arc<AppState>>) -> Response {
+    if state.app.generate.alive() {
+        return Json(json!({"status": "ok"})).into_response();
+    }
+    let message = "The engine has given up; the server's log says why. Restart the server.";
+    Refusal(ApiError::unavailable(message, RETRY_S)).into_response()
+}
+
+/// Readiness: 200 while an engine is ready and requests are accepted.
+pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
+    if !state.app.shutdown.accepting() {
+        return Refusal(stopping()).into_response();
+    }
+    if state.app.generate.ready() {
+        return Json(json!({"status": "ready"})).into_response();
+    }
+    Refusal(ApiError::unavailable("No engine is ready yet.", RETRY_S)).into_response()
+}
+
+pub(crate) async fn version() -> Json<Value> {
+    Json(json!({"version": octavo_wire::VERSION}))
+}
+
+pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResponse {
+    let generate = &state.app.generate;
+    let text = state
+        .app
+        .metrics
+        .encode(generate.stats().as_ref(), generate.ready());
+    ([(CONTENT_TYPE, octavo_telemetry::CONTENT_TYPE)], text)
+}

@@ -1,0 +1,116 @@
+//! An engine that does what the test says.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use octavo_engine::{Generate, GenerateError, StepSender, StepStream, Submission, channel};
+use octavo_wire::frontend::{EngineInfo, Finish, Stats};
+use tokio::sync::{Notify, oneshot};
+
+use super::model;
+
+/// A request as the engine has it.
+pub struct Call {
+    pub request: Submission,
+    pub steps: StepSender,
+    /// Resolves when the client's side was dropped before the end.
+    pub aborted: oneshot::Receiver<()>,
+}
+
+impl Call {
+    /// Pushes the tokens of a text.
+    pub fn say(&self, text: &str) {
+        self.steps.push(&model::tokens(text), None);
+    }
+
+    pub fn finish(&self, reason: &str) {
+        self.steps.finish(Finish::new(reason));
+    }
+}
+
+pub struct Script {
+    calls: Mutex<VecDeque<Call>>,
+    arrived: Notify,
+    pub ready: AtomicBool,
+    pub alive: AtomicBool,
+    pub known: AtomicBool,
+    pub panics: AtomicBool,
+    /// What the next submissions fail with.
+    pub refusal: Mutex<Option<GenerateError>>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            calls: Mutex::default(),
+            arrived: Notify::new(),
+            ready: AtomicBool::new(true),
+            alive: AtomicBool::new(true),
+            known: AtomicBool::new(true),
+            panics: AtomicBool::new(false),
+            refusal: Mutex::default(),
+        }
+    }
+}
+
+impl Script {
+    /// Waits for the next request.
+    pub async fn call(&self) -> Call {
+        loop {
+            if let Some(call) = self.calls.lock().unwrap().pop_front() {
+                return call;
+            }
+            self.arrived.notified().await;
+        }
+    }
+}
+
+impl Generate for Script {
+    fn submit(&self, request: Submission) -> Result<StepStream, GenerateError> {
+        assert!(!self.panics.load(Ordering::SeqCst), "the script says so");
+        if let Some(error) = self.refusal.lock().unwrap().clone() {
+            return Err(error);
+        }
+        let (steps, stream) = channel();
+        let (abort, aborted) = oneshot::channel();
+        let stream = stream.on_abort(move || {
+            let _ = abort.send(());
+        });
+        self.calls.lock().unwrap().push_back(Call {
+            request,
+            steps,
+            aborted,
+        });
+        self.arrived.notify_one();
+        Ok(stream)
+    }
+
+    fn info(&self) -> Option<Arc<EngineInfo>> {
+        self.known.load(Ordering::SeqCst).then(|| {
+            Arc::new(EngineInfo {
+                model: "test".to_owned(),
+                max_model_len: 4096,
+                vocab_size: model::VOCAB,
+                num_blocks: 1,
+                block_tokens: 16,
+                max_num_seqs: 1,
+                world_size: 1,
+                dtype: "float32".to_owned(),
+                startup_ms: 0,
+            })
+        })
+    }
+
+    fn ready(&self) -> bool {
+        self.ready.load(Ordering::SeqCst)
+    }
+
+    fn alive(&self) -> bool {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    fn stats(&self) -> Option<Stats> {
+        None
+    }
+}

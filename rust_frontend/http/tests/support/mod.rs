@@ -1,0 +1,117 @@
+//! A real server on a loopback port over a scripted engine, and a client that sees every byte.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+pub mod client;
+pub mod engine;
+pub mod model;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_http::{App, Listener, Settings, Shutdown, serve};
+use octavo_render::Renderer;
+use octavo_telemetry::Metrics;
+use tokio::task::JoinHandle;
+
+use client::Client;
+use engine::Script;
+
+/// No test takes longer.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs a test, with a time limit.
+pub fn within<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(LIMIT, test)
+            .await
+            .expect("the test hangs")
+    })
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub script: Arc<Script>,
+    pub metrics: Arc<Metrics>,
+    pub shutdown: Shutdown,
+    task: JoinHandle<std::io::Result<()>>,
+    _model: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts a server that serves the names "test" and "alias", with an engine that is ready.
+    pub async fn start() -> Self {
+        Self::start_with(Settings::default(), Duration::ZERO).await
+    }
+
+    pub async fn start_with(settings: Settings, patience: Duration) -> Self {
+        let model = model::folder();
+        let script = Arc::new(Script::default());
+        let metrics = Arc::new(Metrics::new("test"));
+        let shutdown = Shutdown::default();
+        let app = App {
+            generate: Arc::clone(&script) as Arc<_>,
+            renderer: Arc::new(Renderer::load(model.path(), Some(1)).unwrap()),
+            metrics: Arc::clone(&metrics),
+            model_names: vec!["test".to_owned(), "alias".to_owned()],
+            settings: settings.clone(),
+            shutdown: shutdown.clone(),
+        };
+        let listener = Listener::new(std::net::TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+        let address = listener.address();
+        let ending = shutdown.clone();
+        let task = tokio::spawn(async move {
+            serve(listener, app.into_router(), &settings, &ending, patience).await
+        });
+        Self {
+            address,
+            script,
+            metrics,
+            shutdown,
+            task,
+            _model: model,
+        }
+    }
+
+    pub async fn connect(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// Waits until the server has ended.
+    pub async fn ended(self) {
+        self.task.await.unwrap().unwrap();
+    }
+
+    /// The value of a series without labels of its own.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics.encode(None, true);
+        let head = format!("octavo:{name}{{model_name=\"test\"");
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&head))
+            .unwrap_or_else(|| panic!("no series {head} in\n{text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// Waits until `check` holds.
+pub async fn eventually(what: &str, mut check: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !check() {
+        assert!(tokio::time::Instant::now() < end, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
