@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --python $(BIN)/python
 CARGO ?= cargo
+WHEELS := target/wheels
 # Sources that the two Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
@@ -38,9 +39,11 @@ $(VENV)/.environment: pyproject.toml requirements.lock | tools
 	@touch $@
 
 $(VENV)/.native: $(RUST) $(VENV)/.environment
-	@echo '== build: the Rust frontend and octavo_native (about 300 crates the first time)'
-	$(UV) --no-deps --no-build-isolation --reinstall -v ./rust_frontend/python ./rust_frontend/server 2>&1 \
-	  | $(BIN)/python -m tests.tools.progress
+	@echo '== build: octavo-native and octavo-frontend (about 200 crates the first time)'
+	rm -rf $(WHEELS)
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/python/Cargo.toml
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/server/Cargo.toml
+	$(UV) --quiet --no-deps --reinstall $(WHEELS)/*.whl
 	@touch $@
 
 $(VENV)/.octavo: pyproject.toml $(VENV)/.native
@@ -53,7 +56,7 @@ build: tools $(VENV)/.octavo
 demo: build
 	@$(BIN)/python -m octavo.demo
 
-test: build lint
+test: build
 	@echo '== test: Rust'
 	OCTAVO_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) test --workspace --locked
 	@echo '== test: Python'
@@ -64,6 +67,8 @@ lint: build
 	$(BIN)/ruff format --check python tests bench
 	$(BIN)/ruff check python tests bench
 	MYPYPATH=.types $(BIN)/mypy -p octavo
+	$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null \
+	  || { echo 'make lint needs rustfmt and clippy: rustup component add rustfmt clippy'; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
