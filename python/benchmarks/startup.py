@@ -136,7 +136,8 @@ def start_once(command: Sequence[str], ready_path: str, timeout_s: float) -> Sta
 
 
 def _read(lines: IO[str], began: float, into: list[tuple[float, str]]) -> None:
-    into.extend((time.monotonic() - began, line.rstrip()) for line in lines)
+    with lines:
+        into.extend((time.monotonic() - began, line.rstrip()) for line in lines)
 
 
 def _tail(lines: Sequence[tuple[float, str]]) -> str:
