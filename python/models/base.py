@@ -42,7 +42,11 @@ class Model(Layer, ABC):
 
     @abstractmethod
     def kv_specs(self) -> tuple[KvSpec, ...]:
-        """Return what each layer keeps on this rank."""
+        """Return what each layer keeps on the rank that keeps most: the same on every rank."""
+
+    @abstractmethod
+    def kv_heads(self, layer: int) -> int:
+        """Return the key-value heads that `layer` keeps on this rank."""
 
     def checkpoint(self) -> dict[str, WeightPart]:
         """Return every weight by its name in a checkpoint."""

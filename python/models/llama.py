@@ -94,12 +94,16 @@ class Llama(Model):
         return self.head(hidden)
 
     def kv_specs(self) -> tuple[KvSpec, ...]:
-        config, group = self._config, self._build.group
-        heads = len(kv_heads_of(config.num_key_value_heads, group.rank, group.size))
+        config, size = self._config, self._build.group.size
+        heads = max(len(kv_heads_of(config.num_key_value_heads, rank, size)) for rank in range(size))
         dtype = str(self._build.dtype).removeprefix("torch.")
         shape = (heads, config.head_dim)
         tensors = (KvTensor("k", shape, dtype), KvTensor("v", shape, dtype))
         return tuple(KvSpec(layer, "full", tensors) for layer in range(config.num_hidden_layers))
+
+    def kv_heads(self, layer: int) -> int:
+        group = self._build.group
+        return len(kv_heads_of(self._config.num_key_value_heads, group.rank, group.size))
 
     def is_ignored(self, name: str) -> bool:
         # Some checkpoints store the head although it is the embedding.

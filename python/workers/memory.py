@@ -9,13 +9,14 @@ from octavo.errors import ProtocolError
 
 if TYPE_CHECKING:
     from octavo.kernels.api import AttentionOps, KvCache
-    from octavo.wire.worker import KvGroupAlloc, KvSpec
+    from octavo.models.base import Model
+    from octavo.wire.worker import KvGroupAlloc
 
 __all__ = ["allocate_caches", "cache_bytes", "free_bytes"]
 
 
 def allocate_caches(
-    groups: tuple[KvGroupAlloc, ...], specs: tuple[KvSpec, ...], ops: AttentionOps, device: str
+    groups: tuple[KvGroupAlloc, ...], model: Model, ops: AttentionOps, device: str
 ) -> tuple[KvCache, ...]:
     """Return each layer's cache, zero-filled, in the order of layers.
 
@@ -23,12 +24,13 @@ def allocate_caches(
     """
     alloc = {layer: group for group in groups for layer in group.layers}
     caches = []
-    for spec in specs:
+    for spec in model.kv_specs():
         group = alloc.get(spec.layer)
         if group is None or spec.kind != "full" or spec.shares is not None:
             raise ProtocolError(f"layer {spec.layer} of kind {spec.kind!r} has no KV group that it can run with")
-        heads, dim = spec.tensors[0].shape
-        caches.append(ops.allocate(group.num_blocks, group.block_tokens, heads, dim, spec.tensors[0].dtype, device))
+        heads, kept = model.kv_heads(spec.layer), spec.tensors[0]
+        dim = kept.shape[-1]
+        caches.append(ops.allocate(group.num_blocks, group.block_tokens, heads, dim, kept.dtype, device))
     return tuple(caches)
 
 

@@ -18,6 +18,7 @@ from octavo.workers.distributed import join
 from octavo.workers.loading.load import load_weights
 from octavo.workers.memory import free_bytes
 from octavo.workers.runner import Limits, Runner
+from octavo.workers.threads import choose_threads
 
 if TYPE_CHECKING:
     from octavo.kernels.api import Kernels
@@ -44,14 +45,13 @@ class ModelBody:
     def init(self, message: Init) -> Ready:
         started = time.monotonic()
         torch.set_grad_enabled(False)
-        if message.threads:
-            torch.set_num_threads(message.threads)
+        torch.set_num_threads(choose_threads(message.threads, message.world_size))
         files = resolve(message.model, message.load_format)
         kernels = select(message.device, message.dtype)
         dtype: torch.dtype = getattr(torch, message.dtype)
         build = Build(kernels, join(message), dtype, message.device, message.max_model_len)
         model = build_model(files.architecture, files.config, build)
-        load_weights(model, files, message.seed)
+        load_weights(model, files, message.seed, self._progress)
         self._init, self._model, self._kernels = message, model, kernels
         self._progress.phase = "idle"
         return Ready(

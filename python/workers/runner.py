@@ -77,9 +77,8 @@ class Runner:
         self._kernels = kernels
         self._device = device
         self._groups = groups
-        specs = model.kv_specs()
-        self._heads = {group.group: specs[group.layers[0]].tensors[0].shape[0] for group in groups}
-        self._caches = allocate_caches(groups, specs, kernels.attention, device)
+        self._heads = {group.group: model.kv_heads(group.layers[0]) for group in groups}
+        self._caches = allocate_caches(groups, model, kernels.attention, device)
         self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._sampler = Sampler(limits.max_num_seqs, kernels.sample, device)

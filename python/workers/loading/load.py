@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from octavo.layers.base import TensorSource, WeightPart
+    from octavo.layers.batch import Progress
     from octavo.modelfiles import ModelFiles
     from octavo.models.base import Model
 
@@ -25,24 +26,34 @@ _log = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 2.0
 
 
-def load_weights(model: Model, files: ModelFiles, seed: int) -> None:
+def load_weights(model: Model, files: ModelFiles, seed: int, progress: Progress) -> None:
     """Load `files` into `model` and bring every layer into its final layout. `seed` is of dummy weights.
+
+    `progress.layer` counts the tensors, so that a slow load is no hang.
 
     Raises ModelError, which names the tensors, if any are missing, unexpected or of another shape.
     """
     parts = model.checkpoint()
-    fill(model, parts, _sources(files, parts, seed), str(files.path))
+    fill(model, parts, _sources(files, parts, seed), str(files.path), progress)
     for _, layer in model.walk():
         layer.finish()
+        progress.layer += 1
 
 
-def fill(model: Model, parts: dict[str, WeightPart], sources: Iterator[tuple[str, TensorSource]], where: str) -> None:
+def fill(
+    model: Model,
+    parts: dict[str, WeightPart],
+    sources: Iterator[tuple[str, TensorSource]],
+    where: str,
+    progress: Progress,
+) -> None:
     """Hand each source to the part of its name. `where` is for messages. Raises ModelError as `load_weights`."""
     missing = dict(parts)
     unexpected: list[str] = []
     shapes: list[str] = []
     said = time.monotonic()
     for name, source in sources:
+        progress.layer += 1
         part = missing.pop(name, None)
         if part is None:
             if not model.is_ignored(name):
