@@ -31,6 +31,10 @@ class Core:
         s = self._scheduler
         return s.num_running + s.num_waiting + s.num_in_flight == 0
 
+    def request_ids(self) -> list[int]:
+        """Return the ids of all requests that are not finished."""
+        return [request.id for request in self._scheduler.requests()]
+
     def add(self, message: AddRequest) -> Delta | None:
         """Queue a request. Returns its only delta if a replayed one has nothing left to do.
 
@@ -50,7 +54,7 @@ class Core:
 
     def abort_all(self) -> None:
         """Take all requests out: nobody waits for them any more."""
-        self.abort([request.id for request in self._scheduler.requests()])
+        self.abort(self.request_ids())
 
     def next_plan(self) -> StepPlan | None:
         """Return the next plan to send, or None if none can go now."""

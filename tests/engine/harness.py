@@ -90,6 +90,7 @@ class Harness:
         self.restarts = 0
         self.requests: dict[int, AddRequest] = {}
         self.seen: dict[int, Transcript] = {}
+        self.finished: list[int] = []  # in the order of their ends
         self.start_worker()
 
     def start_worker(self) -> None:
@@ -191,3 +192,4 @@ class Harness:
                 seen.cached = delta.cached_tokens
             if delta.finish is not None:
                 seen.finish, seen.message = delta.finish.reason, delta.finish.message
+                self.finished.append(delta.id)

@@ -1,0 +1,253 @@
+"""The engine core: one actor between the frontend and the workers."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+from octavo.actors.actor import Actor
+from octavo.actors.errors import MailboxFull
+from octavo.engine_core.core import Core
+from octavo.engine_core.frontend import FrontendEvent, FrontendGone
+from octavo.engine_core.kv_plan import plan_kv
+from octavo.engine_core.sched.budget import SchedLimits
+from octavo.engine_core.worker_group import GroupDown, GroupEvent, GroupReady, GroupResult
+from octavo.errors import ProtocolError, RequestError
+from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from octavo.config import EngineConfig
+    from octavo.engine_core.frontend import Frontend
+    from octavo.engine_core.kv_plan import KvPlan
+    from octavo.wire.worker import AllocateKv, Ready, StepPlan
+
+__all__ = ["EngineCore", "EngineMessage", "Workers"]
+
+_log = logging.getLogger("octavo.engine_core")
+
+#: Stats go out no more often.
+_STATS_INTERVAL_S = 0.5
+#: Events of the frontend that wait for the engine; more wait in the link, whose credit bounds them.
+_MAILBOX = 4096
+
+EngineMessage = FrontendEvent | GroupEvent
+
+
+class Workers(Protocol):
+    """What the engine needs of its worker group."""
+
+    @property
+    def restarts(self) -> int:
+        """How often the workers were started again."""
+        ...
+
+    def send(self, plan: StepPlan) -> None:
+        """Send a plan to all ranks. Never waits."""
+        ...
+
+
+class EngineCore(Actor[EngineMessage]):
+    """Take the frontend's requests, keep `window` plans in flight, tell the frontend what results bring.
+
+    Handlers are synchronous between reading and writing their state. After each batch of messages the window is filled
+    again, so that what arrived meanwhile is in the next plan.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        frontend: Frontend,
+        *,
+        window: int = 1,
+        num_drafts: int = 0,
+        on_shutdown: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keep the arguments. `on_shutdown` is called when the frontend asks for the end by Control."""
+        super().__init__("engine", capacity=_MAILBOX)
+        self._config = config
+        self._frontend = frontend
+        self._window = window
+        self._num_drafts = num_drafts
+        self._on_shutdown = on_shutdown
+        self._workers: Workers | None = None
+        self._started = time.monotonic()
+        self._specs: Ready | None = None  # of the first life of the workers; later ones must report the same layers
+        self._plan: KvPlan | None = None
+        self._core: Core | None = None
+        self._early: list[AddRequest | AbortRequests] = []  # that came before the workers were ready at first
+        self._up = False
+        self._room = anyio.Event()
+        self._step = 0  # of the last result
+        self._stats_at = 0.0
+        self._was_idle = True
+
+    def attach(self, workers: Workers) -> None:
+        """Say where plans go. Once, before the workers run."""
+        self._workers = workers
+
+    def layout(self, ready: Ready) -> AllocateKv:
+        """Say how the workers allocate KV: the same in each of their lives, which is why block ids stay valid.
+
+        Raises ConfigError if the memory does not suffice, ProtocolError if restarted workers have other layers.
+        """
+        if self._plan is None or self._specs is None:
+            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts)
+            self._specs = ready
+        elif self._specs.kv_specs != ready.kv_specs:
+            raise ProtocolError(f"restarted workers have other layers: {ready.kv_specs}, {self._specs.kv_specs} before")
+        return self._plan.allocate
+
+    def group_event(self, event: GroupEvent) -> None:
+        """Take an event of the worker group; ahead of the frontend's, which may be many."""
+        self.ref.tell(event, control=True)
+
+    async def feed(self) -> None:
+        """Hand the frontend's events on, for ever. When the mailbox is full they wait where credit bounds them."""
+        while True:
+            event = await self._frontend.receive()
+            while True:
+                try:
+                    self.ref.tell(event)
+                    break
+                except MailboxFull:
+                    self._room = anyio.Event()
+                    await self._room.wait()
+
+    async def handle(self, message: EngineMessage) -> None:
+        """Change the state as one message says. Never waits."""
+        match message:
+            case GroupResult(result):
+                core = self._ready_core()
+                self._step = result.step
+                self._frontend.deliver(result.step, core.result(result))
+            case AddRequest():
+                self._add(message)
+            case AbortRequests():
+                self._abort(message)
+            case FrontendGone():
+                self._early.clear()
+                if self._core is not None:
+                    self._core.abort_all()
+            case Control():
+                self._control(message)
+            case GroupReady():
+                self._workers_ready()
+            case GroupDown(kind, text):
+                self._workers_down(kind, text)
+
+    async def idle(self) -> None:
+        """Fill the window, report. Never waits."""
+        self._room.set()
+        core = self._core
+        if core is None or self._workers is None:
+            return
+        if self._up:
+            while (plan := core.next_plan()) is not None:
+                self._workers.send(plan)
+        self._deliver_failed(core)
+        self._report(core)
+
+    def info(self) -> EngineInfo:
+        """Return what the frontend must know. The workers must have been ready once."""
+        if self._plan is None or self._specs is None:
+            raise RuntimeError("the workers were never ready")
+        config, plan = self._config, self._plan
+        return EngineInfo(
+            model=config.model_name,
+            max_model_len=plan.max_model_len,
+            vocab_size=self._specs.vocab_size,
+            num_blocks=plan.num_blocks,
+            block_tokens=plan.block_tokens,
+            max_num_seqs=config.max_num_seqs,
+            world_size=config.tensor_parallel_size,
+            dtype=config.dtype,
+            startup_ms=int((time.monotonic() - self._started) * 1000),
+        )
+
+    def _ready_core(self) -> Core:
+        if self._core is None:
+            raise ProtocolError("a worker sent a result before it was given any plan")
+        return self._core
+
+    def _add(self, message: AddRequest) -> None:
+        if self._core is None:
+            self._early.append(message)
+            return
+        try:
+            delta = self._core.add(message)
+        except RequestError as error:
+            self._frontend.reject(message, error.code, error.message, error.param)
+            return
+        if delta is not None:
+            self._frontend.deliver(self._step, [delta])
+
+    def _abort(self, message: AbortRequests) -> None:
+        if self._core is None:
+            self._early.append(message)
+        else:
+            self._core.abort(message.ids)
+
+    def _control(self, message: Control) -> None:
+        if message.op == "shutdown":
+            self._frontend.control_done(message.id)
+            self._on_shutdown()
+        else:
+            self._frontend.control_done(message.id, f"unknown operation {message.op!r}; known is shutdown")
+
+    def _workers_ready(self) -> None:
+        self._up = True
+        info = self.info()
+        if self._core is None:
+            self._core = self._make_core()
+            _log.info(
+                "ready: %d blocks of %d tokens, context %d, %d ms",
+                info.num_blocks,
+                info.block_tokens,
+                info.max_model_len,
+                info.startup_ms,
+            )
+            gc.collect()
+            gc.freeze()  # what is alive now stays so; collections need not look at it
+        else:
+            _log.info("workers are back; %d requests go on", len(self._core.request_ids()))
+        self._frontend.ready(info)
+        early, self._early = self._early, []
+        for message in early:
+            self._add(message) if isinstance(message, AddRequest) else self._abort(message)
+
+    def _make_core(self) -> Core:
+        assert self._plan is not None
+        limits = SchedLimits(
+            max_num_seqs=self._config.max_num_seqs,
+            max_num_batched_tokens=self._config.max_num_batched_tokens,
+            max_model_len=self._plan.max_model_len,
+            window=self._window,
+            num_drafts=self._num_drafts,
+            chunk_align=self._plan.chunk_align,
+        )
+        return Core(limits, self._plan.cache)
+
+    def _workers_down(self, kind: str, text: str) -> None:
+        self._up = False
+        if self._core is not None:
+            self._core.crashed()
+            self._deliver_failed(self._core)
+        self._frontend.fault(kind, text, restarting=True)
+
+    def _deliver_failed(self, core: Core) -> None:
+        failed = core.take_failed()
+        if failed:
+            self._frontend.deliver(self._step, failed)
+
+    def _report(self, core: Core) -> None:
+        now, is_idle = time.monotonic(), core.idle
+        if now - self._stats_at >= _STATS_INTERVAL_S or (is_idle and not self._was_idle):
+            self._stats_at = now
+            self._frontend.stats(core.stats(self._workers.restarts if self._workers else 0))
+        self._was_idle = is_idle

@@ -1,0 +1,79 @@
+"""The process of an engine core: `python -m octavo.engine_core --config engine.json`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+import zmq
+
+from octavo import log
+from octavo.actors.child import watch_parent
+from octavo.actors.errors import ChildrenFailed
+from octavo.config import EngineConfig
+from octavo.engine_core.engine import EngineCore
+from octavo.engine_core.frontend_link import FrontendLink
+from octavo.engine_core.worker_group import WorkerGroup
+from octavo.errors import ConfigError, ModelError, OctavoError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anyio.abc import CancelScope
+
+__all__ = ["main", "run_engine"]
+
+_log = logging.getLogger("octavo.engine_core")
+
+#: The reason was said, and starting again would not help.
+_EXIT_FINAL = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an engine core until it is told to leave; return the exit code: 2 for what a restart would not cure."""
+    parser = argparse.ArgumentParser(prog="python -m octavo.engine_core", description="The engine core of octavo.")
+    parser.add_argument("--config", type=Path, required=True, help="engine.json, which `octavo serve` writes")
+    parser.add_argument("--body", help="module:Class of another worker body, for tests")
+    args = parser.parse_args(argv)
+    watch_parent()
+    config = msgspec.json.decode(args.config.read_bytes(), type=EngineConfig)
+    log.setup("engine", config.log_level)
+    try:
+        anyio.run(run_engine, config, args.body)
+    except* OctavoError as group:
+        error = _cause(group)
+        _log.error("%s", error.message)
+        return _EXIT_FINAL if isinstance(error, ConfigError | ModelError | ProtocolError) else 1
+    return 0
+
+
+async def run_engine(config: EngineConfig, body: str | None = None) -> None:
+    """Run frontend link, workers and engine until SIGTERM, SIGINT or a Control of the frontend ends them.
+
+    Raises ModelError, ConfigError, ProtocolError for what is final, ChildrenFailed when the workers failed too often.
+    """
+    with zmq.Context[zmq.Socket[bytes]]() as context:
+        link = FrontendLink(config.frontend_endpoint, rank=config.rank)
+        stopping = anyio.Event()
+        engine = EngineCore(config, link, on_shutdown=stopping.set)
+        group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
+        engine.attach(group)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_on_signal, stopping)
+            await tasks.start(link.run)
+            await tasks.start(engine.run)
+            feed = anyio.CancelScope()
+            tasks.start_soon(_feed, engine, feed)
+            tasks.start_soon(_run_workers, group, link)
+            await stopping.wait()
+            feed.cancel()
+            engine.stop()
+            await link.drain("shutdown")
+            group.stop()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,276 @@
+"""The workers of one engine core: ranks that start, fail and restart together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from octavo.actors.errors import ActorDead, ProcessHung
+from octavo.actors.link import ZmqLink
+from octavo.actors.process import ProcessActor, ProcessSpec
+from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Strategy, Supervisor, Verdict
+from octavo.errors import ConfigError, ModelError, ProtocolError, WorkerError
+from octavo.wire.codec import Codec
+from octavo.wire.version import VERSION
+from octavo.wire.worker import (
+    AllocateKv,
+    CoreToWorker,
+    Fault,
+    Heartbeat,
+    Init,
+    KvReady,
+    Ready,
+    Shutdown,
+    StepResult,
+    WorkerHello,
+    WorkerToCore,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import zmq
+    from anyio.abc import TaskStatus
+
+    from octavo.config import EngineConfig
+    from octavo.wire.worker import StepPlan
+
+__all__ = ["GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
+
+_log = logging.getLogger("octavo.engine_core")
+
+#: From the spawn of a worker to its hello: imports may be slow when many start on few cores.
+_HELLO_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReady:
+    """All ranks have their weights and their KV: plans may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """The output rank's result of a plan that this life of the group was sent."""
+
+    result: StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDown:
+    """A rank is gone, so all are; no result of theirs follows. They start again unless the group ends with an error."""
+
+    kind: str  # as in EngineFault
+    message: str
+
+
+GroupEvent = GroupReady | GroupResult | GroupDown
+
+
+class WorkerGroup:
+    """Supervise one process per rank, bring them up together, send them plans. A `Child`; runs once.
+
+    Every life of the group goes: spawn, hello, Init, Ready, AllocateKv, KvReady. Whatever a rank does after one of
+    them has failed belongs to the past and is not reported.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        context: zmq.Context[zmq.Socket[bytes]],
+        layout: Callable[[Ready], AllocateKv],
+        on_event: Callable[[GroupEvent], None],
+        *,
+        body: str | None = None,
+    ) -> None:
+        """Keep the arguments.
+
+        layout: says how to allocate KV, from what the ranks report, which is the same for all; may raise ConfigError.
+        on_event: called in order; must not wait.
+        body: "module:Class" of another worker body, for tests.
+        """
+        self.name = "workers"
+        self._config = config
+        self._context = context
+        self._layout = layout
+        self._on_event = on_event
+        self._body = body
+        self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
+        self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
+        self._life = 0  # of the group; higher after each failure
+        self._was_ready = False
+        self._ranks: dict[int, ProcessActor[WorkerToCore]] = {}
+        self._ready: dict[int, Ready] = {}
+        self._kv_ready: set[int] = set()
+        self._supervisor = Supervisor(
+            self.name,
+            [ChildSpec(name=f"worker-{r}", factory=self._factory(r)) for r in range(config.tensor_parallel_size)],
+            strategy=Strategy.ONE_FOR_ALL,
+            limit=RestartLimit(max_restarts=config.max_restarts, window_s=config.restart_window_s),
+            on_exit=self._exited,
+            on_ready=self._all_said_hello,
+        )
+
+    @property
+    def restarts(self) -> int:
+        """How often the group was started again."""
+        return self._supervisor.restarts
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes, by rank."""
+        return [actor.pid for _, actor in sorted(self._ranks.items()) if actor.pid is not None]
+
+    async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Look after the ranks. Reports started when all said hello; GroupReady follows when they can work.
+
+        Returns after `stop`. Raises ChildrenFailed, whose causes say why: ModelError and ConfigError are final, as is
+        any failure before the group was ready for the first time; others exceeded the restart limit.
+        """
+        await self._supervisor.run(task_status=task_status)
+
+    def stop(self) -> None:
+        """Ask the ranks to finish the current step and leave."""
+        self._supervisor.stop()
+
+    def send(self, plan: StepPlan) -> None:
+        """Send a plan, encoded once, to all ranks. If one has died since, GroupDown is on its way."""
+        self._broadcast(plan)
+
+    def _broadcast(self, message: CoreToWorker) -> None:
+        frames = [self._to_worker.encode(message)]
+        for actor in self._ranks.values():
+            try:
+                actor.send(frames)
+            except ActorDead:
+                return
+
+    def _factory(self, rank: int) -> Callable[[], ProcessActor[WorkerToCore]]:
+        def make() -> ProcessActor[WorkerToCore]:
+            life = self._life
+            actor = ProcessActor(
+                self._spec(rank),
+                ZmqLink(self._context, Path(self._config.run_dir), lambda frames: self._from_worker.decode(frames[0])),
+                check_hello=lambda message: _check_hello(message, rank, self._ranks[rank].incarnation),
+                on_message=lambda message: self._received(life, rank, message),
+                progress=_progress,
+                stop_message=[self._to_worker.encode(Shutdown())],
+            )
+            self._ranks[rank] = actor
+            return actor
+
+        return make
+
+    def _spec(self, rank: int) -> ProcessSpec:
+        argv = [sys.executable, "-m", "octavo.workers", "--log-level", self._config.log_level]
+        return ProcessSpec(
+            name=f"worker-{rank}",
+            argv=[*argv, "--body", self._body] if self._body else argv,
+            hello_timeout_s=_HELLO_TIMEOUT_S,
+            hang_timeout_s=self._config.worker_timeout_s,
+            dump_signal=signal.SIGUSR1,
+        )
+
+    def _all_said_hello(self) -> None:
+        frames = {rank: [self._to_worker.encode(self._init(rank))] for rank in self._ranks}
+        for rank, actor in self._ranks.items():
+            actor.send(frames[rank])
+
+    def _init(self, rank: int) -> Init:
+        config, ranks = self._config, self._config.tensor_parallel_size
+        return Init(
+            rank=rank,
+            world_size=ranks,
+            rendezvous=f"file://{config.run_dir}/rendezvous-{self._life}" if ranks > 1 else "",
+            model=config.model,
+            dtype=config.dtype,
+            device=config.device if config.device == "cpu" else f"{config.device}:{rank}",
+            load_format=config.load_format,
+            seed=config.seed,
+            max_model_len=config.max_model_len or config.model_context_len,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            threads=config.threads or max(1, (os.cpu_count() or 1) // ranks),
+        )
+
+    def _received(self, life: int, rank: int, message: WorkerToCore) -> None:
+        if life != self._life:
+            return
+        match message:
+            case StepResult():
+                self._on_event(GroupResult(message))
+            case Ready():
+                self._ready[rank] = message
+                if len(self._ready) == self._config.tensor_parallel_size:
+                    self._broadcast(self._layout(_agreed(self._ready)))
+            case KvReady():
+                self._kv_ready.add(rank)
+                if len(self._kv_ready) == self._config.tensor_parallel_size:
+                    self._was_ready = True
+                    self._on_event(GroupReady())
+            case Fault():
+                raise _fault_error(message)
+            case WorkerHello() | Heartbeat():
+                pass
+
+    def _exited(self, exit: ChildExit) -> Verdict | None:
+        kind, message = _describe(exit)
+        _log.error("%s", message)
+        self._life += 1
+        self._ready.clear()
+        self._kv_ready.clear()
+        self._on_event(GroupDown(kind, message))
+        final = isinstance(exit.error, ModelError | ConfigError | ProtocolError) or not self._was_ready
+        return Verdict.GIVE_UP if final else None
+
+
+def _check_hello(message: WorkerToCore, rank: int, incarnation: int) -> None:
+    if not isinstance(message, WorkerHello):
+        raise ProtocolError(f"worker-{rank} began with {type(message).__name__} instead of WorkerHello")
+    if message.version != VERSION:
+        raise ProtocolError(f"worker-{rank} is octavo {message.version}, the engine core {VERSION}: reinstall octavo")
+    if message.incarnation != incarnation:
+        raise ProtocolError(f"worker-{rank} belongs to another start of this engine core")
+
+
+def _progress(message: WorkerToCore) -> Hashable | None:
+    """Return what must change while a worker is at work; None for anything but a heartbeat of one that is."""
+    if isinstance(message, Heartbeat) and message.phase != "idle":
+        return message.phase, message.step, message.layer
+    return None
+
+
+def _agreed(ready: dict[int, Ready]) -> Ready:
+    """Return one Ready for all ranks, with the least free memory. Raises ProtocolError if their layers differ."""
+    first = ready[0]
+    for rank, other in ready.items():
+        if (other.kv_specs, other.vocab_size) != (first.kv_specs, first.vocab_size):
+            raise ProtocolError(f"worker-{rank} has other layers than worker-0: {other.kv_specs}, {first.kv_specs}")
+    return min(ready.values(), key=lambda message: message.free_bytes)
+
+
+def _fault_error(fault: Fault) -> Exception:
+    where = f"worker-{fault.rank}" + (f", step {fault.step}" if fault.step else "")
+    if fault.kind == "model":
+        return ModelError(fault.message)
+    return WorkerError(f"{where}: {fault.message}\n{fault.traceback}".rstrip(), "worker_fault")
+
+
+def _describe(exit: ChildExit) -> tuple[str, str]:
+    """Return the kind, as in EngineFault, and what happened."""
+    error = exit.error
+    if error is None:
+        return "worker_died", f"{exit.name} ended without having been asked to"
+    if isinstance(error, ProcessHung):
+        return "worker_hung", error.message
+    if isinstance(error, WorkerError):
+        return error.kind, error.message
+    if isinstance(error, ModelError | ConfigError | ProtocolError):
+        return "worker_fault", error.message
+    return "worker_died", str(error)
