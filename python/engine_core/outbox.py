@@ -1,0 +1,98 @@
+"""What an engine has said and its frontend has not been sent yet. Never larger than what is open: it merges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from octavo.wire.codec import CORE
+from octavo.wire.frontend import Delta, Deltas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from octavo.wire.frontend import ControlDone, EngineFault, EngineReady, Goodbye, RequestRejected, Stats
+
+__all__ = ["Outbox", "merge"]
+
+
+def merge(first: Delta, second: Delta) -> Delta:
+    """Return one delta that says what both say; `second` starts where `first` ended, or is of a later attempt."""
+    if second.attempt != first.attempt:
+        return second if second.attempt > first.attempt else first
+    return msgspec.structs.replace(
+        first,
+        tokens=first.tokens + second.tokens,
+        finish=second.finish or first.finish,
+        cached_tokens=first.cached_tokens if first.cached_tokens is not None else second.cached_tokens,
+    )
+
+
+class Outbox:
+    """Holds what waits for a session or for credit, merged by request, and hands it out encoded.
+
+    The engine's status is said first in every session; then rejections and answers, deltas, statistics; Goodbye last.
+    """
+
+    def __init__(self) -> None:
+        self._status: EngineReady | EngineFault | None = None
+        self._status_due = False
+        self._answers: dict[tuple[str, int], RequestRejected | ControlDone] = {}
+        self._step = 0
+        self._deltas: dict[int, Delta] = {}
+        self._stats: Stats | None = None
+        self._goodbye: Goodbye | None = None
+
+    def __len__(self) -> int:
+        due = (self._status_due, self._stats is not None, self._goodbye is not None, bool(self._deltas))
+        return sum(due) + len(self._answers)
+
+    def begin(self) -> None:
+        """Start a session: the status is said again. Older news is dropped, because its requests come again."""
+        self._status_due = self._status is not None
+        self._deltas.clear()
+        self._answers.clear()
+
+    def status(self, status: EngineReady | EngineFault) -> None:
+        """Replace the engine's status."""
+        self._status = status
+        self._status_due = True
+
+    def answer(self, answer: RequestRejected | ControlDone) -> None:
+        """Add an answer; a later one to the same request or control replaces it."""
+        self._answers[(type(answer).__name__, answer.id)] = answer
+
+    def deltas(self, step: int, deltas: Sequence[Delta]) -> None:
+        """Add what a step brought."""
+        self._step = step
+        for delta in deltas:
+            waiting = self._deltas.get(delta.id)
+            self._deltas[delta.id] = delta if waiting is None else merge(waiting, delta)
+
+    def stats(self, stats: Stats) -> None:
+        """Replace the statistics."""
+        self._stats = stats
+
+    def goodbye(self, goodbye: Goodbye) -> None:
+        """Say goodbye when everything else is sent."""
+        self._goodbye = goodbye
+
+    def bodies(self) -> Iterator[bytes]:
+        """Yield what waits, one body a time. What was yielded is forgotten when the next one is asked for."""
+        if self._status_due and self._status is not None:
+            yield CORE.encode(self._status)
+            self._status_due = False
+        while self._answers:
+            key, answer = next(iter(self._answers.items()))
+            yield CORE.encode(answer)
+            del self._answers[key]
+        if self._deltas:
+            yield CORE.encode(Deltas(self._step, tuple(self._deltas.values())))
+            self._deltas.clear()
+        if self._stats is not None:
+            yield CORE.encode(self._stats)
+            self._stats = None
+        if self._goodbye is not None:
+            yield CORE.encode(self._goodbye)
+            self._goodbye = None
