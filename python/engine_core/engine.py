@@ -138,8 +138,8 @@ class EngineCore(Actor[EngineMessage]):
                 self._control(message)
             case GroupReady():
                 self._workers_ready()
-            case GroupDown(kind, text):
-                self._workers_down(kind, text)
+            case GroupDown():
+                self._workers_down(message)
 
     async def idle(self) -> None:
         """Fill the window, report. Never waits."""
@@ -233,12 +233,12 @@ class EngineCore(Actor[EngineMessage]):
         )
         return Core(limits, self._plan.cache)
 
-    def _workers_down(self, kind: str, text: str) -> None:
+    def _workers_down(self, event: GroupDown) -> None:
         self._up = False
         if self._core is not None:
             self._core.crashed()
             self._deliver_failed(self._core)
-        self._frontend.fault(kind, text, restarting=True)
+        self._frontend.fault(event.kind, event.message, restarting=event.restarting)
 
     def _deliver_failed(self, core: Core) -> None:
         failed = core.take_failed()

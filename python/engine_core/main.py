@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +24,13 @@ from octavo.errors import ConfigError, ModelError, OctavoError, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anyio.abc import CancelScope
-
 __all__ = ["main", "run_engine"]
 
-_log = logging.getLogger("octavo.engine_core")
+_log = logging.getLogger(__name__)
 
 #: The reason was said, and starting again would not help.
 _EXIT_FINAL = 2
+_FINAL = (ModelError, ConfigError, ProtocolError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,10 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.setup("engine", config.log_level)
     try:
         anyio.run(run_engine, config, args.body)
-    except* OctavoError as group:
-        error = _cause(group)
+    except BaseException as failure:
+        error = _only_error(failure)
+        if not isinstance(error, OctavoError):
+            raise
         _log.error("%s", error.message)
-        return _EXIT_FINAL if isinstance(error, ConfigError | ModelError | ProtocolError) else 1
+        return _EXIT_FINAL if isinstance(error, _FINAL) else 1
     return 0
 
 
@@ -58,22 +58,38 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
 
     Raises ModelError, ConfigError, ProtocolError for what is final, ChildrenFailed when the workers failed too often.
     """
+    failure: ChildrenFailed | None = None
     with zmq.Context[zmq.Socket[bytes]]() as context:
-        link = FrontendLink(config.frontend_endpoint, rank=config.rank)
-        stopping = anyio.Event()
-        engine = EngineCore(config, link, on_shutdown=stopping.set)
+        link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank)
+        engine = EngineCore(config, link, on_shutdown=lambda: group.stop())
         group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
         engine.attach(group)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_stop_on_signal, stopping)
-            await tasks.start(link.run)
-            await tasks.start(engine.run)
-            feed = anyio.CancelScope()
-            tasks.start_soon(_feed, engine, feed)
-            tasks.start_soon(_run_workers, group, link)
-            await stopping.wait()
-            feed.cancel()
-            engine.stop()
-            await link.drain("shutdown")
-            group.stop()
+            tasks.start_soon(link.run)
+            tasks.start_soon(engine.feed)
+            tasks.start_soon(_stop_on_signal, group)
+            async with anyio.create_task_group() as serving:
+                serving.start_soon(engine.run)
+                try:
+                    await group.run()
+                except ChildrenFailed as error:
+                    failure = error
+                engine.stop()
+            await link.drain("the workers failed" if failure else "shutdown")
             tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise next((cause for cause in failure.causes if isinstance(cause, _FINAL)), failure)
+
+
+async def _stop_on_signal(group: WorkerGroup) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            _log.info("%s: stopping", signal.Signals(number).name)
+            group.stop()
+
+
+def _only_error(failure: BaseException) -> BaseException:
+    """Return the error inside nested groups of one: task groups wrap whatever ends them."""
+    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    return failure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from octavo.actors.errors import ActorDead, ProcessHung
+from octavo.actors.errors import ActorDead, ChildrenFailed, ProcessHung
 from octavo.actors.link import ZmqLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Strategy, Supervisor, Verdict
@@ -64,10 +63,11 @@ class GroupResult:
 
 @dataclass(frozen=True, slots=True)
 class GroupDown:
-    """A rank is gone, so all are; no result of theirs follows. They start again unless the group ends with an error."""
+    """A rank is gone, so all are; no result of theirs follows."""
 
     kind: str  # as in EngineFault
     message: str
+    restarting: bool = True  # false: the last event; the group has given up
 
 
 GroupEvent = GroupReady | GroupResult | GroupDown
@@ -105,6 +105,7 @@ class WorkerGroup:
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
         self._life = 0  # of the group; higher after each failure
         self._was_ready = False
+        self._last_down = ("worker_died", "the workers ended")
         self._ranks: dict[int, ProcessActor[WorkerToCore]] = {}
         self._ready: dict[int, Ready] = {}
         self._kv_ready: set[int] = set()
@@ -133,7 +134,11 @@ class WorkerGroup:
         Returns after `stop`. Raises ChildrenFailed, whose causes say why: ModelError and ConfigError are final, as is
         any failure before the group was ready for the first time; others exceeded the restart limit.
         """
-        await self._supervisor.run(task_status=task_status)
+        try:
+            await self._supervisor.run(task_status=task_status)
+        except ChildrenFailed as error:
+            self._on_event(GroupDown(*self._last_down, restarting=False))
+            raise error
 
     def stop(self) -> None:
         """Ask the ranks to finish the current step and leave."""
@@ -196,7 +201,7 @@ class WorkerGroup:
             max_model_len=config.max_model_len or config.model_context_len,
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
-            threads=config.threads or max(1, (os.cpu_count() or 1) // ranks),
+            threads=config.threads,
         )
 
     def _received(self, life: int, rank: int, message: WorkerToCore) -> None:
@@ -220,14 +225,15 @@ class WorkerGroup:
                 pass
 
     def _exited(self, exit: ChildExit) -> Verdict | None:
-        kind, message = _describe(exit)
-        _log.error("%s", message)
+        self._last_down = kind, message = _describe(exit)
         self._life += 1
         self._ready.clear()
         self._kv_ready.clear()
+        if isinstance(exit.error, ModelError | ConfigError | ProtocolError) or not self._was_ready:
+            return Verdict.GIVE_UP
+        _log.error("%s", message)
         self._on_event(GroupDown(kind, message))
-        final = isinstance(exit.error, ModelError | ConfigError | ProtocolError) or not self._was_ready
-        return Verdict.GIVE_UP if final else None
+        return None
 
 
 def _check_hello(message: WorkerToCore, rank: int, incarnation: int) -> None:
