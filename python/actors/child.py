@@ -62,6 +62,7 @@ class Parent:
         self._inbox = inbox
         self._outbox = outbox
         self._context = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []  # a socket that is collected takes unsent messages with it
 
     @classmethod
     def find(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -73,7 +74,7 @@ class Parent:
         return cls(name, int(incarnation), inbox, outbox)
 
     def inbox(self) -> Inbox:
-        """Connect for messages from the parent. Once; for one thread."""
+        """Connect for messages from the parent. Once, before the hello: the parent waits for both. For one thread."""
         return Inbox(self._connect(zmq.PULL, self._inbox))
 
     def outbox(self) -> Outbox:
@@ -86,6 +87,7 @@ class Parent:
 
     def _connect(self, kind: int, endpoint: str) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)
+        self._sockets.append(socket)
         socket.connect(endpoint)
         return socket
 

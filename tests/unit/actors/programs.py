@@ -16,24 +16,23 @@ from pathlib import Path
 import anyio
 import zmq
 
-from octavo.actors.child import Outbox, Parent, register_dump, watch_parent
+from octavo.actors.child import Inbox, Outbox, Parent, register_dump, watch_parent
 from octavo.actors.link import ZmqLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildSpec, Strategy, Supervisor
 
 
-def join(version: str = "1") -> tuple[Parent, Outbox]:
+def join(version: str = "1") -> tuple[Parent, Inbox, Outbox]:
     watch_parent()
     parent = Parent.find()
-    outbox = parent.outbox()
+    inbox, outbox = parent.inbox(), parent.outbox()
     outbox.send([b"hello", version.encode(), b"%d" % parent.incarnation])
-    return parent, outbox
+    return parent, inbox, outbox
 
 
 def echo() -> None:
     """Send everything back, until told to stop."""
-    parent, outbox = join()
-    inbox = parent.inbox()
+    parent, inbox, outbox = join()
     while (frames := inbox.receive()) != [b"stop"]:
         outbox.send(frames or [])
     parent.close()
@@ -41,7 +40,7 @@ def echo() -> None:
 
 def flood(count: str) -> None:
     """Send numbers from a second thread while the first echoes."""
-    parent, outbox = join()
+    parent, inbox, outbox = join()
 
     def send() -> None:
         own = parent.outbox()
@@ -50,7 +49,6 @@ def flood(count: str) -> None:
 
     thread = threading.Thread(target=send)
     thread.start()
-    inbox = parent.inbox()
     while (frames := inbox.receive()) != [b"stop"]:
         outbox.send(frames or [])
     thread.join()
@@ -58,7 +56,7 @@ def flood(count: str) -> None:
 
 
 def wrong_version() -> None:
-    join("0")
+    _parent = join("0")
     time.sleep(600)
 
 
@@ -70,7 +68,7 @@ def silent() -> None:
 
 def crash() -> None:
     """Say hello, report a fault, print 100 lines, exit with code 3."""
-    parent, outbox = join()
+    parent, _, outbox = join()
     outbox.send([b"fault", b"out of paper"])
     for i in range(100):
         print(f"line {i}", file=sys.stderr)
@@ -93,7 +91,7 @@ def fail() -> None:
 def hang() -> None:
     """Send heartbeats that tell of no progress."""
     register_dump()
-    _, outbox = join()
+    _parent, _, outbox = join()
     while True:
         outbox.send([b"heartbeat", b"step 7"])
         time.sleep(0.02)
@@ -101,8 +99,7 @@ def hang() -> None:
 
 def work() -> None:
     """Send heartbeats that tell of progress."""
-    parent, outbox = join()
-    inbox = parent.inbox()
+    parent, inbox, outbox = join()
     step = 0
     while inbox.receive(0.02) is None:
         step += 1
@@ -113,14 +110,14 @@ def work() -> None:
 def stubborn() -> None:
     """Ignore SIGTERM and every message."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    join()
+    _parent = join()
     while True:
         time.sleep(600)
 
 
 def stray() -> None:
     """Start a process that knows nothing of us and holds our stderr, say who it is, exit."""
-    parent, outbox = join()
+    parent, _, outbox = join()
     sleeper = subprocess.Popen(["sleep", "600"])
     outbox.send([b"stray", b"%d" % sleeper.pid])
     parent.close()
@@ -138,7 +135,7 @@ def listening(behaviour: str) -> None:
 
 
 def tree(depth: str) -> None:
-    """Supervise a process that supervises a process ...; the leaf sleeps. Each says its pid and those below on stdout."""
+    """Supervise a process that supervises ...; the leaf sleeps. Each prints its pid and passes on those below."""
     watch_parent()
     print(json.dumps({"pid": os.getpid()}), flush=True)
     anyio.run(partial(_supervise, int(depth)))
@@ -160,8 +157,8 @@ async def _supervise(depth: int) -> None:
 
 
 def leaf() -> None:
-    """Say the pid, then never let another thread run: only the kernel can end this."""
-    _, _ = join()
+    """Print the pid and sleep."""
+    _parent = join()
     print(json.dumps({"pid": os.getpid()}), flush=True)
     print(json.dumps({"leaf": True}), flush=True)
     while True:

@@ -117,7 +117,7 @@ async def test_an_ask_times_out_and_a_late_answer_is_dropped() -> None:
     async with anyio.create_task_group() as group:
         ref = await group.start(actor.run)
         ref.tell(wait)
-        with pytest.raises(AskTimeout, match="counter did not answer within 0.01 s"):
+        with pytest.raises(AskTimeout, match=r"counter did not answer within 0.01 s"):
             await ref.ask(Total, timeout_s=0.01)
         wait.until.set()
         assert await ref.ask(Total, timeout_s=5) == 0

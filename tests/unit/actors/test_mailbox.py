@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from octavo.actors.errors import MailboxClosed, MailboxFull

@@ -8,6 +8,7 @@ import pytest
 from octavo.actors.errors import ChildrenFailed
 from octavo.actors.supervisor import ChildExit, ChildSpec, Restart, RestartLimit, Strategy, Supervisor, Verdict
 from octavo.errors import SupervisionError
+from tests.unit.actors.until import until
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -29,15 +30,11 @@ class Stage:
 
     async def saw(self, *entries: str) -> None:
         """Wait until the log ends with these entries."""
-        with anyio.fail_after(5):
-            while tuple(self.log[-len(entries) :]) != entries:
-                await anyio.sleep(0.001)
+        await until(lambda: tuple(self.log[-len(entries) :]) == entries)
 
     async def counted(self, entry: str, count: int) -> None:
         """Wait until an entry is there so many times."""
-        with anyio.fail_after(5):
-            while self.log.count(entry) < count:
-                await anyio.sleep(0.001)
+        await until(lambda: self.log.count(entry) >= count)
 
 
 class Player:
@@ -167,7 +164,7 @@ async def test_restart_intensity_exceeded_carries_the_causes_and_stops_the_other
 
     async with anyio.create_task_group() as group:
         group.start_soon(fail)
-        with pytest.raises(SupervisionError, match="4 failures in 60 s, of which 3 are allowed.*boom 3") as caught:
+        with pytest.raises(SupervisionError, match=r"4 failures in 60 s, of which 3 are allowed.*boom 3") as caught:
             await supervisor.run()
     assert isinstance(caught.value, ChildrenFailed)
     assert caught.value.causes == tuple(errors)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 import zmq
 
@@ -80,7 +81,7 @@ async def test_both_ends_may_send_while_they_receive(pair: tuple[Socket, Socket]
                 except SendFull:
                     await socket.writable()
             if i % 7 == 0:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
 
     async def receive(socket: Socket) -> None:
         got: list[list[bytes]] = []

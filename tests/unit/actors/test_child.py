@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from octavo.actors.child import Parent
+from octavo.errors import ConfigError
+
+pytestmark = pytest.mark.timeout(60)
+
+PROGRAMS = Path(__file__).parent / "programs.py"
+
+
+def test_a_killed_parent_leaves_no_orphan_within_5_seconds_grandchildren_too() -> None:
+    """tree -> tree -> tree -> leaf; SIGKILL of the first ends the others."""
+    lifeline, ours = os.pipe()
+    argv = [sys.executable, str(PROGRAMS), "tree", "2"]
+    with subprocess.Popen(argv, stdin=lifeline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
+        assert top.stdout is not None
+        assert top.stderr is not None
+        os.close(lifeline)
+        pids = [json.loads(top.stdout.readline())["pid"]]
+        for line in top.stderr:  # those below are passed on to the stderr of each parent
+            said = json.loads(line)
+            if "leaf" in said:
+                break
+            pids.append(said["pid"])
+        assert len(pids) == 4
+        assert all(psutil.pid_exists(pid) for pid in pids)
+        os.kill(top.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        top.wait()
+        while alive := [pid for pid in pids if _runs(pid)]:
+            assert time.monotonic() - killed < 5, alive
+            time.sleep(0.01)
+        os.close(ours)
+
+
+def test_the_end_of_stdin_ends_the_process() -> None:
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAMS), "silent"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == "still loading\n"
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(timeout=5) == 1
+
+
+def test_a_parent_that_is_gone_before_the_watch_began_is_noticed() -> None:
+    """Nobody holds the other end when the process starts, and its main thread never lets another one run."""
+    code = "from octavo.actors.child import watch_parent\nimport threading\n"
+    code += "threading.Thread.start = lambda self: None\nwatch_parent()\nprint('alive')"
+    process = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    assert process.returncode == 0  # /dev/null has no other end: only reading tells, and no thread does
+    reading, writing = os.pipe()
+    os.close(writing)
+    process = subprocess.run([sys.executable, "-c", code], stdin=reading, capture_output=True, timeout=30)
+    os.close(reading)
+    assert (process.returncode, process.stdout) == (1, b"")
+
+
+def test_stdin_is_empty_for_everybody_else() -> None:
+    code = "from octavo.actors.child import watch_parent\nimport sys\nwatch_parent()\nprint(repr(sys.stdin.read()))"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == b"''\n"
+
+
+def test_a_process_that_was_not_started_by_octavo_says_so() -> None:
+    with pytest.raises(ConfigError, match="OCTAVO_NAME is not set"):
+        Parent.find({})
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
