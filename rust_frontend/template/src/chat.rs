@@ -1,0 +1,127 @@
+//! One compiled template.
+
+use std::io;
+
+use minijinja::Environment;
+use serde_json::{Map, Value};
+
+use crate::clock::Clock;
+use crate::environment::{self, TEMPLATE};
+use crate::error::{LoadError, RenderError};
+use crate::{continuation, value};
+
+/// Most bytes of a rendered prompt.
+const MAX_OUTPUT: usize = 64 << 20;
+
+/// What a template is given. Fields of messages that are absent stay absent; null is None.
+#[derive(Debug, Clone, Default)]
+pub struct Conversation {
+    /// Objects with role, content and whatever else the template reads.
+    pub messages: Vec<Value>,
+    /// Tools as the client sent them; `None` where there are none.
+    pub tools: Option<Vec<Value>>,
+    /// Documents as the client sent them.
+    pub documents: Option<Vec<Value>>,
+    /// Whether to end with the head of an assistant's turn.
+    pub add_generation_prompt: bool,
+    /// Whether to end inside the last message.
+    pub continue_final_message: bool,
+    /// Special tokens and further variables, by name.
+    pub variables: Map<String, Value>,
+}
+
+/// A compiled template. Shared between threads.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    env: Environment<'static>,
+    source: String,
+    unknown: Vec<String>,
+}
+
+impl ChatTemplate {
+    /// Compiles a template; `name` is for messages.
+    ///
+    /// # Errors
+    /// Syntax, or a construct that is not supported, with its line.
+    pub fn compile(name: &str, source: &str, clock: Clock) -> Result<Self, LoadError> {
+        let (env, unknown) = environment::compile(name, source, clock)?;
+        Ok(Self { env, source: source.to_owned(), unknown })
+    }
+
+    /// Filters, tests and functions that the template names and nobody defines, with their lines: a conversation that
+    /// reaches one is refused.
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+
+    /// The template as it came.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Renders a conversation to the text of a prompt.
+    ///
+    /// # Errors
+    /// The template's own refusal, a failure in it, or more work than is allowed.
+    pub fn render(&self, conversation: &Conversation) -> Result<String, RenderError> {
+        let mut messages = conversation.messages.clone();
+        messages.iter_mut().for_each(alias_reasoning);
+        let continued = match conversation.continue_final_message {
+            true => Some(continuation::mark(&mut messages, &self.source)?),
+            false => None,
+        };
+        let rendered = self.run(conversation, &messages)?;
+        match continued {
+            Some(text) => continuation::cut(rendered, &text),
+            None => Ok(rendered),
+        }
+    }
+
+    fn run(&self, conversation: &Conversation, messages: &[Value]) -> Result<String, RenderError> {
+        let list = |items: Option<&[Value]>| match items {
+            Some(items) => minijinja::Value::from(items.iter().map(value::from_json).collect::<Vec<_>>()),
+            None => minijinja::Value::from(()),
+        };
+        let mut variables: Vec<(&str, minijinja::Value)> =
+            conversation.variables.iter().map(|(name, json)| (name.as_str(), value::from_json(json))).collect();
+        variables.push(("messages", list(Some(messages))));
+        variables.push(("tools", list(conversation.tools.as_deref())));
+        variables.push(("documents", list(conversation.documents.as_deref())));
+        variables.push(("add_generation_prompt", conversation.add_generation_prompt.into()));
+        let context = minijinja::Value::from_pairs(variables);
+        let mut out = Bounded { bytes: Vec::new() };
+        let template = self.env.get_template(TEMPLATE).map_err(|error| RenderError::from_jinja(&error))?;
+        template.render_captured_to(context, &mut out).map_err(|error| RenderError::from_jinja(&error))?;
+        String::from_utf8(out.bytes).map_err(|error| RenderError::Failed(error.to_string()))
+    }
+}
+
+/// Copies `reasoning` and `reasoning_content` to each other, as Transformers does: templates read either.
+fn alias_reasoning(message: &mut Value) {
+    let Some(fields) = message.as_object_mut() else { return };
+    let set = |fields: &Map<String, Value>, name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
+    match (set(fields, "reasoning"), set(fields, "reasoning_content")) {
+        (Some(text), None) => fields.insert("reasoning_content".to_owned(), text),
+        (None, Some(text)) => fields.insert("reasoning".to_owned(), text),
+        _ => None,
+    };
+}
+
+/// Collects output up to a limit.
+struct Bounded {
+    bytes: Vec<u8>,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + text.len() > MAX_OUTPUT {
+            return Err(io::Error::other(format!("the prompt has more than {MAX_OUTPUT} bytes")));
+        }
+        self.bytes.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
