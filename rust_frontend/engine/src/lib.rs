@@ -1,10 +1,21 @@
 //! Engine client: request registry, credits, replay.
 //!
-//! [`Generate`] is the seam: routes submit a request and read a [`StepStream`]. The engine client, scripted engines and
-//! routers implement it.
+//! [`Generate`] is the seam: routes submit a request and read a [`StepStream`]. [`EngineClient`], scripted engines and
+//! routers implement it. The client keeps what each open request has emitted; when an engine core dies, or messages
+//! are lost, it sends every open request again with that, and the streams go on where they stopped.
 
+mod client;
+mod config;
+mod driver;
 mod generate;
+mod link;
+mod registry;
+mod status;
 mod stream;
+mod suspects;
 
+pub use client::EngineClient;
+pub use config::EngineConfig;
 pub use generate::{Generate, GenerateError, Step, Submission};
+pub use octavo_transport::TransportError;
 pub use stream::{StepSender, StepStream, channel};

@@ -1,0 +1,181 @@
+//! The engine client: [`Generate`] over a link to an engine core.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use octavo_transport::{Transport, TransportError, ZmqRouter};
+use octavo_wire::Tokens;
+use octavo_wire::frontend::{AddRequest, EngineInfo, Stats};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::{Command, Driver};
+use crate::link::Link;
+use crate::status::Status;
+use crate::{EngineConfig, Generate, GenerateError, StepStream, Submission, channel};
+
+/// Submits requests to an engine core, and again to the next one when it dies.
+#[derive(Debug)]
+pub struct EngineClient {
+    commands: mpsc::Sender<Command>,
+    status: Arc<Status>,
+    next_id: AtomicU64,
+    max_open_requests: usize,
+}
+
+impl EngineClient {
+    /// Listens for an engine core. Must be called on a tokio runtime, which runs the client's task.
+    ///
+    /// # Errors
+    /// If the endpoint is not `ipc:///path`, or cannot be bound.
+    pub async fn start(config: EngineConfig) -> Result<Arc<Self>, TransportError> {
+        let transport = ZmqRouter::bind(&config.endpoint).await?;
+        Ok(Self::start_over(transport, config))
+    }
+
+    /// As [`EngineClient::start`], over a transport that stands already; `endpoint` is not looked at.
+    pub fn start_over<T: Transport>(transport: T, config: EngineConfig) -> Arc<Self> {
+        // An open request puts at most a submission and an abort here, and so do those that end while the task is busy.
+        let (commands, receiver) = mpsc::channel(4 * config.max_open_requests + 16);
+        let status = Arc::new(Status::new());
+        let incarnation = draw_incarnation();
+        let max_open_requests = config.max_open_requests;
+        let link = Link::new(transport, incarnation, config.window);
+        tokio::spawn(Driver::new(link, Arc::clone(&status), receiver, config).run());
+        // A core may still speak of the requests of the frontend before this one: ids start anywhere.
+        let next_id = AtomicU64::new(incarnation >> 1);
+        Arc::new(Self {
+            commands,
+            status,
+            next_id,
+            max_open_requests,
+        })
+    }
+
+    /// Number of open requests.
+    #[must_use]
+    pub fn open_requests(&self) -> usize {
+        self.status.open()
+    }
+
+    /// How often an engine core has come back as a new process without a goodbye.
+    #[must_use]
+    pub fn engine_restarts(&self) -> u64 {
+        self.status.restarts()
+    }
+
+    /// Takes no more requests, waits at most `grace` for the open ones, ends the rest, and waits (at most a second more)
+    /// until the engine has acknowledged.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.status.close();
+        let (done, finished) = oneshot::channel();
+        if self
+            .commands
+            .send(Command::Shutdown { grace, done })
+            .await
+            .is_ok()
+        {
+            // An error means that the task has ended by itself.
+            let _ = finished.await;
+        }
+    }
+}
+
+impl Generate for EngineClient {
+    fn submit(&self, request: Submission) -> Result<StepStream, GenerateError> {
+        self.admit()?;
+        if !self.status.enter(self.max_open_requests) {
+            return Err(self.overloaded());
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, stream) = channel();
+        let request = AddRequest {
+            id,
+            attempt: 1,
+            name: request.name,
+            prompt: Tokens(request.prompt),
+            emitted: Tokens::default(),
+            sampling: request.sampling,
+            arrival_us: unix_micros(),
+            priority: request.priority,
+        };
+        if self
+            .commands
+            .try_send(Command::Submit(Box::new((request, sender))))
+            .is_err()
+        {
+            self.status.leave();
+            return Err(self.overloaded());
+        }
+        let commands = self.commands.clone();
+        // If the queue is full, the task finds out with the next token.
+        Ok(stream.on_abort(move || drop(commands.try_send(Command::Abort(id)))))
+    }
+
+    fn info(&self) -> Option<Arc<EngineInfo>> {
+        self.status.info()
+    }
+
+    fn ready(&self) -> bool {
+        self.status.ready()
+    }
+
+    fn alive(&self) -> bool {
+        self.status.alive()
+    }
+
+    fn stats(&self) -> Option<Stats> {
+        self.status.stats()
+    }
+}
+
+impl EngineClient {
+    fn admit(&self) -> Result<(), GenerateError> {
+        let unavailable = |message: &str, retry_after_s| {
+            Err(GenerateError::Unavailable {
+                message: message.to_owned(),
+                retry_after_s,
+            })
+        };
+        if self.status.closing() {
+            return unavailable("the server is shutting down", 5);
+        }
+        if !self.status.alive() {
+            return unavailable(
+                "the engine has failed and does not come back; the server's log says why",
+                30,
+            );
+        }
+        if self.status.info().is_none() {
+            return unavailable("the engine is not ready yet", 2);
+        }
+        Ok(())
+    }
+
+    fn overloaded(&self) -> GenerateError {
+        let message = format!(
+            "{} requests are open, which is the limit; try again later",
+            self.max_open_requests
+        );
+        GenerateError::Overloaded {
+            message,
+            retry_after_s: 1,
+        }
+    }
+}
+
+/// Draws what tells this process from all others; never 0. The standard library's hash keys come from the system's
+/// random numbers.
+fn draw_incarnation() -> u64 {
+    RandomState::new()
+        .hash_one((std::process::id(), unix_micros()))
+        .max(1)
+}
+
+fn unix_micros() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
