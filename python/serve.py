@@ -20,17 +20,10 @@ import msgspec
 import octavo_native
 
 from octavo import __version__, log
-from octavo.actors import (
-    ChildExit,
-    ChildSpec,
-    ProcessActor,
-    ProcessDied,
-    ProcessSpec,
-    RestartLimit,
-    StdoutLink,
-    Supervisor,
-    Verdict,
-)
+from octavo.actors.errors import ProcessDied
+from octavo.actors.link import StdoutLink
+from octavo.actors.process import ProcessActor, ProcessSpec
+from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
 from octavo.config import EngineConfig, FrontendConfig, ServeConfig
 from octavo.errors import ConfigError, ProtocolError
 from octavo.memory import available_bytes

@@ -32,15 +32,15 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "models": {"errors", "kernels", "layers", "wire"},
     "modelfiles": {"errors", "models"},
     "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
-    "benchmarks": {"errors"},
+    "benchmarks": {"errors", "modelfiles"},
 }
 #: Packages that must never import torch, not even through another module.
 NO_TORCH = ("wire", "actors", "engine_core", "modelfiles")
 
 #: Rust layers, lowest first. A crate may depend on crates of lower layers and on those named beside it.
 RUST_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser", "telemetry"),
-    ("transport", "media", "render"),
+    ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser"),
+    ("transport", "media", "render", "telemetry"),
     ("engine",),
     ("edge", "http", "grpc"),
     ("server", "renderer", "mock", "python"),
