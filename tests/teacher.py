@@ -59,13 +59,12 @@ def check_tokens(model: Path | Any, check: Check, dtype: str = "float32") -> Ver
         tolerance = FP32_TOLERANCE if dtype == "float32" else 2 * _bf16_ulp(float(np.abs(row).max()))
         position = len(check.prompt) + index
         loss, choice, margin = _score(row, token, position, check, tolerance)
-        scaled = tolerance / min(1.0, check.temperature or 1.0)
         where = f"token {index} ({token}, the reference's is {choice}) of a request of {len(check.prompt)} tokens"
-        assert loss <= scaled, f"{where} scores {loss:.6f} below the best; {scaled:.6f} is allowed"
+        assert loss <= tolerance, f"{where} scores {loss:.6f} below the best; {tolerance:.6f} is allowed"
         worst = max(worst, loss)
         if token != choice and differs_at is None:
             differs_at = index
-            assert dtype != "float32" or margin < scaled, f"{where} differs at a margin of {margin:.6f}"
+            assert dtype != "float32" or margin < tolerance, f"{where} differs at a margin of {margin:.6f}"
     return Verdict(worst, differs_at)
 
 

@@ -63,16 +63,11 @@ class Server:
 
     def pids(self, part: str) -> list[int]:
         """Return the process ids of a part that live now."""
-        mark = {"frontend": "octavo-frontend", "engine": "octavo.engine_core"}.get(part, "octavo.workers")
-        rank = part.removeprefix("worker-") if part.startswith("worker-") else None
         found = []
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.process.pid).children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    words = child.cmdline()
-                    if not any(mark in word for word in words) or child.status() == psutil.STATUS_ZOMBIE:
-                        continue
-                    if rank is None or words[words.index("--rank") + 1] == rank:
+                    if child.environ().get("OCTAVO_NAME") == part and child.status() != psutil.STATUS_ZOMBIE:
                         found.append(child.pid)
         return found
 
