@@ -1,0 +1,64 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// The HTTP frontend of octavo.
+///
+/// Speaks HTTP with clients, turns messages into tokens and tokens into text, and hands requests
+/// to engine cores over ZeroMQ. `octavo serve` starts it; by hand it is rarely useful.
+#[derive(Debug, Parser)]
+#[command(name = "octavo-frontend", version, verbatim_doc_comment, after_long_help = MORE)]
+pub(crate) struct Args {
+    /// The configuration: a JSON object with the fields below
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+}
+
+const MORE: &str = "\
+Fields of the configuration (octavo.config.FrontendConfig):
+  listen_fd            number of an inherited TCP socket that is bound and listens
+  engine_endpoint      where engine cores connect, such as ipc:///run/octavo/frontend.sock
+  tokenizer_dir        folder with tokenizer.json, tokenizer_config.json, chat template, ...
+  served_model_names   names that requests may use; the first is the main one
+  seed                 of the generator of seeds for requests without one; null: the system
+  max_open_requests    more get 429 (1024)
+  replay_timeout_s     streams whose engine stays away for longer end with an error (300)
+  shutdown_timeout_s   how long running requests may go on after SIGTERM (0)
+  log_level            debug, info, warning or error (info)
+
+Life:
+  stdin     must be a pipe that the parent holds open; at its end the program leaves at once
+  stdout    one JSON line, {\"event\":\"listening\",...}, when requests are answered
+  stderr    the log
+  SIGTERM   takes no more requests, lets running ones finish for shutdown_timeout_s, ends the
+            rest with an error that clients can read, and leaves; a second one: leaves at once
+
+Exit codes:
+  0  ended as asked
+  2  the configuration or the files it names cannot work; starting again does not help
+  1  anything else";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_help_names_every_field() {
+        let mut command = Args::command();
+        command.clone().debug_assert();
+        let help = command.render_long_help().to_string();
+        let fields = "listen_fd engine_endpoint tokenizer_dir served_model_names seed max_open_requests \
+            replay_timeout_s shutdown_timeout_s log_level";
+        for field in fields.split_whitespace() {
+            assert!(help.contains(field), "{field}");
+        }
+        assert!(
+            help.lines().all(|line| line.chars().count() <= 100),
+            "{help}"
+        );
+    }
+}

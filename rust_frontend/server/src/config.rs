@@ -1,0 +1,160 @@
+//! What the supervisor tells this process: `octavo.config.FrontendConfig`, field by field.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// The file's fields. Unknown ones are refused: a setting that does nothing would be worse.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// A bound and listening TCP socket that this process inherits.
+    pub(crate) listen_fd: i32,
+    /// `ipc://…/frontend.sock`; this process binds it, engine cores connect.
+    pub(crate) engine_endpoint: String,
+    /// tokenizer.json, `tokenizer_config.json`, `generation_config.json`, config.json, the chat template.
+    pub(crate) tokenizer_dir: PathBuf,
+    /// At least one; the first is the main name.
+    pub(crate) served_model_names: Vec<String>,
+    /// Of the generator that requests without a seed draw theirs from; `None`: the system's randomness.
+    #[serde(default)]
+    pub(crate) seed: Option<u64>,
+    /// More get 429.
+    #[serde(default = "default_open_requests")]
+    pub(crate) max_open_requests: usize,
+    /// A stream whose engine stays away for longer ends with an error.
+    #[serde(default = "default_replay_timeout")]
+    pub(crate) replay_timeout_s: f64,
+    /// Running requests get so long after SIGTERM.
+    #[serde(default)]
+    pub(crate) shutdown_timeout_s: f64,
+    /// "debug", "info", "warning" or "error".
+    #[serde(default = "default_log_level")]
+    pub(crate) log_level: String,
+}
+
+fn default_open_requests() -> usize {
+    1024
+}
+
+fn default_replay_timeout() -> f64 {
+    300.0
+}
+
+fn default_log_level() -> String {
+    "info".to_owned()
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = std::fs::read(path)
+            .map_err(|error| Failure::config(format!("cannot read {shown}: {error}")))?;
+        let config: Self = serde_json::from_slice(&text).map_err(|error| {
+            Failure::config(format!("{shown} is not a frontend configuration: {error}"))
+        })?;
+        config
+            .check()
+            .map_err(|problem| Failure::config(format!("{shown}: {problem}")))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.listen_fd < 3 {
+            return Err(format!(
+                "listen_fd is {}; it must be 3 or more, an inherited socket",
+                self.listen_fd
+            ));
+        }
+        if self.served_model_names.is_empty() {
+            return Err("served_model_names is empty; name at least one".to_owned());
+        }
+        if self.max_open_requests == 0 {
+            return Err("max_open_requests is 0; it must be at least 1".to_owned());
+        }
+        if !octavo_telemetry::LEVELS.contains(&self.log_level.as_str()) {
+            return Err(format!(
+                "log_level is {:?}; it must be one of {}",
+                self.log_level,
+                octavo_telemetry::LEVELS.join(", ")
+            ));
+        }
+        self.replay_timeout()?;
+        self.shutdown_timeout()?;
+        Ok(())
+    }
+
+    pub(crate) fn replay_timeout(&self) -> Result<Duration, String> {
+        seconds("replay_timeout_s", self.replay_timeout_s)
+    }
+
+    pub(crate) fn shutdown_timeout(&self) -> Result<Duration, String> {
+        seconds("shutdown_timeout_s", self.shutdown_timeout_s)
+    }
+}
+
+fn seconds(name: &str, value: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| format!("{name} is {value}; it must be a number of seconds, 0 or more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, Failure> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frontend.json");
+        std::fs::write(&path, text).unwrap();
+        Config::read(&path)
+    }
+
+    const LEAST: &str = r#"{"listen_fd": 7, "engine_endpoint": "ipc:///x", "tokenizer_dir": "/m", "served_model_names": ["m"]"#;
+
+    #[test]
+    fn defaults_are_those_of_the_python_record() {
+        let config = parse(&format!("{LEAST}}}")).unwrap();
+        assert_eq!(config.seed, None);
+        assert_eq!(config.max_open_requests, 1024);
+        assert_eq!(config.replay_timeout().unwrap(), Duration::from_secs(300));
+        assert_eq!(config.shutdown_timeout().unwrap(), Duration::ZERO);
+        assert_eq!(config.log_level, "info");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            ("{", "EOF"),
+            (&format!("{LEAST}, \"colour\": 1}}"), "colour"),
+            (r#"{"listen_fd": 7}"#, "engine_endpoint"),
+            (
+                &format!("{LEAST}, \"max_open_requests\": 0}}"),
+                "max_open_requests is 0",
+            ),
+            (
+                &format!("{LEAST}, \"log_level\": \"loud\"}}"),
+                "log_level is",
+            ),
+            (
+                &format!("{LEAST}, \"shutdown_timeout_s\": -1}}"),
+                "shutdown_timeout_s is -1",
+            ),
+            (&format!("{}}}", LEAST.replace('7', "1")), "listen_fd is 1"),
+            (
+                &format!("{}}}", LEAST.replace("[\"m\"]", "[]")),
+                "served_model_names",
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(
+                error.contains(expected) && error.contains("frontend.json"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What ties this process to its parent: the socket it inherits, the lifeline on stdin, the death signal.
+//!
+//! The only unsafe code of the program: calls into libc, each on plain integers or on memory of its own.
+
+#![allow(unsafe_code)]
+
+use std::io::{self, Read as _};
+use std::net::TcpListener;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+
+/// Takes over an inherited TCP socket that listens.
+///
+/// Must be called at most once for a descriptor, and before anything else could have opened it.
+///
+/// # Errors
+/// The descriptor is not open, or no listening socket.
+pub(crate) fn inherited_listener(fd: RawFd) -> io::Result<TcpListener> {
+    // SAFETY: F_SETFD takes an integer and touches no memory; on a descriptor that is not open it fails.
+    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, as the call above found. It was opened by the parent for this process, whose own
+    // code opens nothing under a number that it was given, so that nobody else owns it.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    if !listens(fd)? {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the socket does not listen",
+        ));
+    }
+    Ok(TcpListener::from(owned))
+}
+
+fn listens(fd: RawFd) -> io::Result<bool> {
+    let mut value: libc::c_int = 0;
+    let mut size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: value and size outlive the call, and size is that of value.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut value).cast(),
+            &raw mut size,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value != 0)
+    }
+}
+
+/// Ends this process with its parent: at once when stdin reaches its end, or when the parent's thread dies.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes an integer and touches no memory.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    std::thread::Builder::new()
+        .name("lifeline".to_owned())
+        .spawn(hold_lifeline)?;
+    Ok(())
+}
+
+/// Reads stdin until its end, which comes when the parent is gone, however it went.
+fn hold_lifeline() {
+    let mut stdin = io::stdin().lock();
+    let mut ignored = [0; 64];
+    loop {
+        match stdin.read(&mut ignored) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    tracing::warn!("the parent is gone: leaving at once");
+    std::process::exit(1);
+}

@@ -1,0 +1,91 @@
+//! Puts the parts together and keeps them until the end.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo_engine::{EngineClient, EngineConfig};
+use octavo_http::{App, Listener, Settings, Shutdown, serve};
+use octavo_render::Renderer;
+use octavo_telemetry::Metrics;
+use serde_json::json;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::process;
+use crate::signals::Signals;
+
+/// Serves until a signal comes.
+pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), Failure> {
+    let shutdown = Shutdown::default();
+    let signals = Signals::new()
+        .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
+    let listener = listen(config)?;
+    let renderer = load(config)?;
+    let client = connect(config).await?;
+    let settings = Settings {
+        compute_threads,
+        ..Settings::default()
+    };
+    let app = App {
+        generate: Arc::clone(&client) as Arc<_>,
+        renderer: Arc::new(renderer),
+        metrics: Arc::new(Metrics::new(&config.served_model_names[0])),
+        model_names: config.served_model_names.clone(),
+        settings: settings.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let patience = config.shutdown_timeout().map_err(Failure::Config)?;
+    tokio::spawn(signals.obey(shutdown.clone()));
+    announce(&listener);
+    let served = serve(listener, app.into_router(), &settings, &shutdown, patience).await;
+    // What still runs was told to end; the engine must know before this process goes.
+    client.shutdown(Duration::ZERO).await;
+    tracing::info!("stopped");
+    served.map_err(|error| Failure::other(format!("cannot accept connections: {error}")))
+}
+
+fn listen(config: &Config) -> Result<Listener, Failure> {
+    let fd = config.listen_fd;
+    process::inherited_listener(fd)
+        .and_then(Listener::new)
+        .map_err(|error| {
+            Failure::config(format!(
+                "listen_fd {fd} is no TCP socket that listens: {error}"
+            ))
+        })
+}
+
+fn load(config: &Config) -> Result<Renderer, Failure> {
+    let renderer = Renderer::load(&config.tokenizer_dir, config.seed)
+        .map_err(|error| Failure::config(error.to_string()))?;
+    for warning in renderer.warnings() {
+        tracing::warn!("{warning}");
+    }
+    Ok(renderer)
+}
+
+/// Opens the socket that engine cores connect to.
+async fn connect(config: &Config) -> Result<Arc<EngineClient>, Failure> {
+    let engine = EngineConfig {
+        max_open_requests: config.max_open_requests,
+        replay_timeout: config.replay_timeout().map_err(Failure::Config)?,
+        ..EngineConfig::new(&config.engine_endpoint)
+    };
+    EngineClient::start(engine)
+        .await
+        .map_err(|error| Failure::other(format!("engine_endpoint: {error}")))
+}
+
+/// Tells the supervisor that connections are answered from now on.
+fn announce(listener: &Listener) {
+    let event = json!({
+        "event": "listening",
+        "version": octavo_wire::VERSION,
+        "pid": std::process::id(),
+        "address": listener.address().to_string(),
+    });
+    // Nobody has to read it: by hand, stdout may be closed.
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{event}").and_then(|()| stdout.flush());
+}
