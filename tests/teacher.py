@@ -1,9 +1,9 @@
 """The teacher-forced check: what "equal" means for a real model (ARCHITECTURE, section 5).
 
 Over prompt plus output, in one forward of Transformers in the same dtype, every token that was sent must score (logit,
-or logit / temperature + noise, among the tokens that top-k and top-p keep) within a tolerance of the best: 1e-3 in fp32,
-two bf16 ulps of the largest logit in bf16. In fp32 each output is also literally what the reference would have chosen,
-except after a reference margin below 1e-3, in at most 1% of requests.
+or logit / temperature + noise, among the tokens that top-k and top-p keep) within a tolerance of the best: 1e-3 in
+fp32, two bf16 ulps of the largest logit in bf16. In fp32 each output is also literally what the reference would have
+chosen, except after a reference margin below 1e-3, in at most 1% of requests.
 
 Noise, kept sets and scores are computed here in numpy, apart from octavo's code.
 """
