@@ -45,7 +45,11 @@ impl ChatTemplate {
     /// Syntax, or a construct that is not supported, with its line.
     pub fn compile(name: &str, source: &str, clock: Clock) -> Result<Self, LoadError> {
         let (env, unknown) = environment::compile(name, source, clock)?;
-        Ok(Self { env, source: source.to_owned(), unknown })
+        Ok(Self {
+            env,
+            source: source.to_owned(),
+            unknown,
+        })
     }
 
     /// Filters, tests and functions that the template names and nobody defines, with their lines: a conversation that
@@ -79,32 +83,56 @@ impl ChatTemplate {
 
     fn run(&self, conversation: &Conversation, messages: &[Value]) -> Result<String, RenderError> {
         let list = |items: Option<&[Value]>| match items {
-            Some(items) => minijinja::Value::from(items.iter().map(value::from_json).collect::<Vec<_>>()),
+            Some(items) => {
+                minijinja::Value::from(items.iter().map(value::from_json).collect::<Vec<_>>())
+            }
             None => minijinja::Value::from(()),
         };
-        let mut variables: Vec<(&str, minijinja::Value)> =
-            conversation.variables.iter().map(|(name, json)| (name.as_str(), value::from_json(json))).collect();
+        let mut variables: Vec<(&str, minijinja::Value)> = conversation
+            .variables
+            .iter()
+            .map(|(name, json)| (name.as_str(), value::from_json(json)))
+            .collect();
         variables.push(("messages", list(Some(messages))));
         variables.push(("tools", list(conversation.tools.as_deref())));
         variables.push(("documents", list(conversation.documents.as_deref())));
-        variables.push(("add_generation_prompt", conversation.add_generation_prompt.into()));
+        variables.push((
+            "add_generation_prompt",
+            conversation.add_generation_prompt.into(),
+        ));
         let context = minijinja::Value::from_pairs(variables);
         let mut out = Bounded { bytes: Vec::new() };
-        let template = self.env.get_template(TEMPLATE).map_err(|error| RenderError::from_jinja(&error))?;
-        template.render_captured_to(context, &mut out).map_err(|error| RenderError::from_jinja(&error))?;
+        let template = self
+            .env
+            .get_template(TEMPLATE)
+            .map_err(|error| RenderError::from_jinja(&error))?;
+        template
+            .render_captured_to(context, &mut out)
+            .map_err(|error| RenderError::from_jinja(&error))?;
         String::from_utf8(out.bytes).map_err(|error| RenderError::Failed(error.to_string()))
     }
 }
 
-/// Copies `reasoning` and `reasoning_content` to each other, as Transformers does: templates read either.
+/// The names under which templates read what the model thought; the first that is set holds.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// Copies a message's reasoning to the names that it lacks, as Transformers does: `reasoning_content` always, `thinking`
+/// where it is absent.
 fn alias_reasoning(message: &mut Value) {
-    let Some(fields) = message.as_object_mut() else { return };
-    let set = |fields: &Map<String, Value>, name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
-    match (set(fields, "reasoning"), set(fields, "reasoning_content")) {
-        (Some(text), None) => fields.insert("reasoning_content".to_owned(), text),
-        (None, Some(text)) => fields.insert("reasoning".to_owned(), text),
-        _ => None,
+    let Some(fields) = message.as_object_mut() else {
+        return;
     };
+    let reasoning = REASONING
+        .iter()
+        .filter_map(|name| fields.get(*name))
+        .find(|value| !value.is_null())
+        .cloned();
+    let Some(reasoning) = reasoning else { return };
+    let mut aliased = Map::with_capacity(fields.len() + 2);
+    aliased.insert("thinking".to_owned(), reasoning.clone());
+    aliased.extend(std::mem::take(fields));
+    aliased.insert("reasoning_content".to_owned(), reasoning);
+    *fields = aliased;
 }
 
 /// Collects output up to a limit.
@@ -115,7 +143,9 @@ struct Bounded {
 impl io::Write for Bounded {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + text.len() > MAX_OUTPUT {
-            return Err(io::Error::other(format!("the prompt has more than {MAX_OUTPUT} bytes")));
+            return Err(io::Error::other(format!(
+                "the prompt has more than {MAX_OUTPUT} bytes"
+            )));
         }
         self.bytes.extend_from_slice(text);
         Ok(text.len())

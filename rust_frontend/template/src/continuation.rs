@@ -32,9 +32,12 @@ pub(crate) fn mark(messages: &mut [Value], source: &str) -> Result<String, Rende
 
 /// Cuts the rendered prompt where the message ends.
 pub(crate) fn cut(mut rendered: String, text: &str) -> Result<String, RenderError> {
-    let at = rendered.rfind(MARK.trim_end()).filter(|_| rendered.contains(trim(text)));
+    let at = rendered
+        .rfind(MARK.trim_end())
+        .filter(|_| rendered.contains(trim(text)));
     let at = at.ok_or_else(|| {
-        let reason = "the chat template leaves out part of it; send it without continue_final_message";
+        let reason =
+            "the chat template leaves out part of it; send it without continue_final_message";
         RenderError::Continuation(reason.to_owned())
     })?;
     let whole = rendered[at..].starts_with(MARK);

@@ -18,10 +18,20 @@ const RECURSION: usize = 200;
 pub(crate) const TEMPLATE: &str = "chat";
 
 /// Compiles a template; `name` is for messages. Also returns what it uses and nobody defines: branches that reach it fail.
-pub(crate) fn compile(name: &str, source: &str, clock: Clock) -> Result<(Environment<'static>, Vec<String>), LoadError> {
-    let failure = |reason: String| LoadError::Syntax { name: name.to_owned(), reason };
+pub(crate) fn compile(
+    name: &str,
+    source: &str,
+    clock: Clock,
+) -> Result<(Environment<'static>, Vec<String>), LoadError> {
+    let failure = |reason: String| LoadError::Syntax {
+        name: name.to_owned(),
+        reason,
+    };
     let mut env = Environment::new();
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
     env.set_syntax(syntax.map_err(|error| failure(describe(&error)))?);
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_auto_escape_callback(|_| AutoEscape::None);
@@ -37,12 +47,17 @@ pub(crate) fn compile(name: &str, source: &str, clock: Clock) -> Result<(Environ
         out.write_str(&text).map_err(Error::from)
     });
     filters::install(&mut env);
-    env.add_function("raise_exception", |message: &Value| filters::raise_exception(message));
+    env.add_function("raise_exception", |message: &Value| {
+        filters::raise_exception(message)
+    });
     env.add_function("strftime_now", move |format: &str| {
-        clock.format(format).map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
+        clock
+            .format(format)
+            .map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
     });
     let source = tags::rewrite(source);
     let unknown = names::check(&env, &source).map_err(failure)?;
-    env.add_template_owned(TEMPLATE, source).map_err(|error| failure(describe(&error)))?;
+    env.add_template_owned(TEMPLATE, source)
+        .map_err(|error| failure(describe(&error)))?;
     Ok((env, unknown))
 }

@@ -9,7 +9,9 @@ pub enum LoadError {
     #[error("{0} cannot be read: {1}")]
     Unreadable(PathBuf, std::io::Error),
     /// `chat_template` in `tokenizer_config.json` is neither a string nor a list of named ones.
-    #[error("chat_template in tokenizer_config.json must be a string or a list of {{name, template}}: {0}")]
+    #[error(
+        "chat_template in tokenizer_config.json must be a string or a list of {{name, template}}: {0}"
+    )]
     Shape(String),
     /// The template is no valid Jinja, or uses what octavo does not support.
     #[error("the chat template \"{name}\" cannot be compiled: {reason}")]
@@ -67,7 +69,10 @@ impl RenderError {
 
 /// An error of minijinja's in one line.
 pub(crate) fn describe(error: &minijinja::Error) -> String {
-    let what = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+    let what = error.detail().map_or_else(
+        || error.kind().to_string(),
+        |detail| format!("{}: {detail}", error.kind()),
+    );
     match error.line() {
         Some(line) => format!("{what} (line {line})"),
         None => what,

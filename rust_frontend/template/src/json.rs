@@ -24,7 +24,11 @@ pub(crate) fn tojson(
 ) -> Result<Value, Error> {
     let argument = |index: usize, name: &str| -> Result<Option<Value>, Error> {
         let named: Option<Value> = kwargs.get(name)?;
-        Ok(given.get(index).cloned().or(named).filter(|value| !value.is_none()))
+        Ok(given
+            .get(index)
+            .cloned()
+            .or(named)
+            .filter(|value| !value.is_none()))
     };
     let ascii = argument(0, "ensure_ascii")?.is_some_and(|value| value.is_true());
     let indent = argument(1, "indent")?.map(indentation).transpose()?;
@@ -32,22 +36,43 @@ pub(crate) fn tojson(
     let sort = argument(3, "sort_keys")?.is_some_and(|value| value.is_true());
     kwargs.assert_all_used()?;
     if given.len() > 4 {
-        return Err(failure(format!("tojson takes 4 arguments; got {}", given.len())));
+        return Err(failure(format!(
+            "tojson takes 4 arguments; got {}",
+            given.len()
+        )));
     }
     let item = if indent.is_some() { "," } else { ", " };
-    let (item, key) = separators.map_or_else(|| Ok((item.to_owned(), ": ".to_owned())), |pair| pair_of(&pair))?;
+    let (item, key) = separators.map_or_else(
+        || Ok((item.to_owned(), ": ".to_owned())),
+        |pair| pair_of(&pair),
+    )?;
     let mut out = String::new();
-    write(&mut out, value, &Layout { ascii, indent, item, key, sort }, 0)?;
+    write(
+        &mut out,
+        value,
+        &Layout {
+            ascii,
+            indent,
+            item,
+            key,
+            sort,
+        },
+        0,
+    )?;
     state.consume_fuel(out.len() as u64 / 64)?;
     Ok(Value::from(out))
 }
 
 /// An indentation is a number of spaces or the text itself.
-fn indentation(value: Value) -> Result<String, Error> {
+pub(crate) fn indentation(value: Value) -> Result<String, Error> {
     if let Some(text) = value.as_str() {
         return Ok(text.to_owned());
     }
-    let count = if let Ok(flag) = bool::try_from(value.clone()) { i64::from(flag) } else { i64::try_from(value)? };
+    let count = if let Ok(flag) = bool::try_from(value.clone()) {
+        i64::from(flag)
+    } else {
+        i64::try_from(value)?
+    };
     // Each line of nested output repeats it.
     if count > 64 {
         return Err(failure(format!("indent is {count}; at most 64")));
@@ -58,7 +83,10 @@ fn indentation(value: Value) -> Result<String, Error> {
 fn pair_of(value: &Value) -> Result<(String, String), Error> {
     let parts: Vec<Value> = value.try_iter()?.collect();
     match parts.as_slice() {
-        [item, key] => item.as_str().zip(key.as_str()).map(|(item, key)| (item.to_owned(), key.to_owned())),
+        [item, key] => item
+            .as_str()
+            .zip(key.as_str())
+            .map(|(item, key)| (item.to_owned(), key.to_owned())),
         _ => None,
     }
     .ok_or_else(|| failure("separators must be two strings".to_owned()))
@@ -75,7 +103,11 @@ fn write(out: &mut String, value: &Value, layout: &Layout, depth: usize) -> Resu
             list(out, &items, layout, depth)?;
         }
         ValueKind::Map => map(out, value, layout, depth)?,
-        other => return Err(failure(format!("an object of type {other} is not JSON serializable"))),
+        other => {
+            return Err(failure(format!(
+                "an object of type {other} is not JSON serializable"
+            )));
+        }
     }
     Ok(())
 }
@@ -113,7 +145,11 @@ fn map(out: &mut String, value: &Value, layout: &Layout, depth: usize) -> Result
                 write(out, key, layout, depth)?;
                 out.push('"');
             }
-            other => return Err(failure(format!("keys must be str, int, float, bool or None, not {other}"))),
+            other => {
+                return Err(failure(format!(
+                    "keys must be str, int, float, bool or None, not {other}"
+                )));
+            }
         }
         out.push_str(&layout.key);
         write(out, &value.get_item(key)?, layout, depth + 1)?;

@@ -1,11 +1,240 @@
 //! A walk over a parsed template: names that nobody defines, and constructs that would render wrongly.
 
-use minijinja::Environment;
+use std::collections::BTreeSet;
 
-/// Checks a template.
+use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt};
+use minijinja::machinery::{Span, parse};
+use minijinja::{Environment, context};
+
+use crate::error::describe;
+
+/// Filters whose result Jinja2 marks as HTML, which then escapes what is joined to it.
+const MARKUP: [&str; 4] = ["safe", "escape", "e", "forceescape"];
+
+/// Names that stand for something callable without being defined in the template.
+const IMPLIED: [&str; 4] = ["caller", "loop", "super", "self"];
+
+/// Checks a template. Returns the filters, tests and functions that it names and nobody defines, with their lines.
 ///
 /// # Errors
-/// A construct that is not supported, with its line.
-pub(crate) fn check(_env: &Environment<'_>, _source: &str) -> Result<Vec<String>, String> {
-    Ok(Vec::new())
+/// Syntax, or a construct that is not supported, with its line.
+pub(crate) fn check(env: &Environment<'static>, source: &str) -> Result<Vec<String>, String> {
+    let root =
+        parse(source, "chat template", env.syntax().clone()).map_err(|error| describe(&error))?;
+    let mut walk = Walk {
+        env,
+        defined: BTreeSet::new(),
+        called: Vec::new(),
+        unknown: BTreeSet::new(),
+        refused: None,
+    };
+    walk.stmt(&root);
+    if let Some(reason) = walk.refused {
+        return Err(reason);
+    }
+    let globals: BTreeSet<&str> = env.globals().map(|(name, _)| name).chain(IMPLIED).collect();
+    for (name, line) in walk.called {
+        if !globals.contains(name) && !walk.defined.contains(name) {
+            walk.unknown
+                .insert(format!("function {name} (line {line})"));
+        }
+    }
+    Ok(walk.unknown.into_iter().collect())
+}
+
+struct Walk<'a, 'env> {
+    env: &'env Environment<'static>,
+    /// Names that the template assigns.
+    defined: BTreeSet<&'a str>,
+    /// Names that it calls, with their lines.
+    called: Vec<(&'a str, u16)>,
+    unknown: BTreeSet<String>,
+    refused: Option<String>,
+}
+
+impl<'a> Walk<'a, '_> {
+    fn refuse(&mut self, what: &str, span: Span) {
+        self.refused
+            .get_or_insert_with(|| format!("{what} is not supported (line {})", span.start_line));
+    }
+
+    fn body(&mut self, body: &[Stmt<'a>]) {
+        body.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt<'a>) {
+        match stmt {
+            Stmt::Template(node) => self.body(&node.children),
+            Stmt::EmitExpr(node) => self.expr(&node.expr),
+            Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
+            Stmt::ForLoop(node) => {
+                self.define(&node.target);
+                self.expr(&node.iter);
+                node.filter_expr.iter().for_each(|expr| self.expr(expr));
+                self.body(&node.body);
+                self.body(&node.else_body);
+            }
+            Stmt::IfCond(node) => {
+                self.expr(&node.expr);
+                self.body(&node.true_body);
+                self.body(&node.false_body);
+            }
+            Stmt::WithBlock(node) => {
+                for (target, expr) in &node.assignments {
+                    self.define(target);
+                    self.expr(expr);
+                }
+                self.body(&node.body);
+            }
+            Stmt::Set(node) => {
+                self.define(&node.target);
+                self.expr(&node.expr);
+            }
+            Stmt::SetBlock(node) => {
+                self.define(&node.target);
+                node.filter.iter().for_each(|expr| self.expr(expr));
+                self.body(&node.body);
+            }
+            Stmt::FilterBlock(node) => {
+                self.expr(&node.filter);
+                self.body(&node.body);
+            }
+            Stmt::Macro(node) => {
+                self.defined.insert(node.name);
+                node.args.iter().for_each(|arg| self.define(arg));
+                node.defaults.iter().for_each(|expr| self.expr(expr));
+                self.body(&node.body);
+            }
+            Stmt::CallBlock(node) => {
+                self.expr(&node.call.expr);
+                self.args(&node.call.args);
+                node.macro_decl.args.iter().for_each(|arg| self.define(arg));
+                self.body(&node.macro_decl.body);
+            }
+            Stmt::Do(node) => self.refuse("the tag do", node.span()),
+            Stmt::AutoEscape(node) => self.refuse("the tag autoescape", node.span()),
+            Stmt::Block(node) => self.body(&node.body),
+            Stmt::Extends(node) => self.refuse("the tag extends", node.span()),
+            Stmt::Include(node) => self.refuse("the tag include", node.span()),
+            Stmt::Import(node) => self.refuse("the tag import", node.span()),
+            Stmt::FromImport(node) => self.refuse("the tag from", node.span()),
+        }
+    }
+
+    fn define(&mut self, target: &Expr<'a>) {
+        match target {
+            Expr::Var(node) => {
+                self.defined.insert(node.id);
+            }
+            Expr::List(node) => node.items.iter().for_each(|item| self.define(item)),
+            Expr::Tuple(node) => node.items.iter().for_each(|item| self.define(item)),
+            other => self.expr(other),
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr<'a>) {
+        match expr {
+            Expr::Var(_) | Expr::Const(_) => {}
+            Expr::Slice(node) => {
+                self.expr(&node.expr);
+                [&node.start, &node.stop, &node.step]
+                    .into_iter()
+                    .flatten()
+                    .for_each(|part| self.expr(part));
+            }
+            Expr::UnaryOp(node) => self.expr(&node.expr),
+            Expr::BinOp(node) => {
+                self.operator(node.op, &node.left, &node.right, node.span());
+                self.expr(&node.left);
+                self.expr(&node.right);
+            }
+            Expr::Compare(node) => {
+                self.expr(&node.expr);
+                node.ops.iter().for_each(|op| self.expr(&op.expr));
+            }
+            Expr::IfExpr(node) => {
+                self.expr(&node.test_expr);
+                self.expr(&node.true_expr);
+                node.false_expr.iter().for_each(|part| self.expr(part));
+            }
+            Expr::Filter(node) => {
+                self.named("filter", node.name, node.span());
+                node.expr.iter().for_each(|part| self.expr(part));
+                self.args(&node.args);
+            }
+            Expr::Test(node) => {
+                self.named("test", node.name, node.span());
+                self.expr(&node.expr);
+                self.args(&node.args);
+            }
+            Expr::GetAttr(node) => self.expr(&node.expr),
+            Expr::GetItem(node) => {
+                self.expr(&node.expr);
+                self.expr(&node.subscript_expr);
+            }
+            Expr::Call(node) => {
+                match &node.expr {
+                    Expr::Var(name) => self.called.push((name.id, name.span().start_line)),
+                    other => self.expr(other),
+                }
+                self.args(&node.args);
+            }
+            Expr::List(node) => node.items.iter().for_each(|item| self.expr(item)),
+            Expr::Tuple(node) => node.items.iter().for_each(|item| self.expr(item)),
+            Expr::Map(node) => node
+                .keys
+                .iter()
+                .chain(&node.values)
+                .for_each(|item| self.expr(item)),
+        }
+    }
+
+    fn args(&mut self, args: &[CallArg<'a>]) {
+        for arg in args {
+            match arg {
+                CallArg::Pos(expr)
+                | CallArg::Kwarg(_, expr)
+                | CallArg::PosSplat(expr)
+                | CallArg::KwargSplat(expr) => {
+                    self.expr(expr);
+                }
+            }
+        }
+    }
+
+    /// Notes a filter or test that does not exist: a branch that reaches it fails, all others render.
+    fn named(&mut self, kind: &str, name: &str, span: Span) {
+        let known = self
+            .env
+            .compile_expression(if kind == "filter" {
+                "name is filter"
+            } else {
+                "name is test"
+            })
+            .and_then(|expression| expression.eval(context! { name }))
+            .is_ok_and(|found| found.is_true());
+        if !known {
+            self.unknown
+                .insert(format!("{kind} {name} (line {})", span.start_line));
+        }
+    }
+
+    /// Refuses operators whose Python meaning minijinja does not have.
+    fn operator(&mut self, op: BinOpKind, left: &Expr<'a>, right: &Expr<'a>, span: Span) {
+        let text =
+            |expr: &Expr<'a>| matches!(expr, Expr::Const(node) if node.value.as_str().is_some());
+        match op {
+            BinOpKind::Rem if text(left) => {
+                self.refuse("formatting with % (use the filter format)", span)
+            }
+            BinOpKind::Add if is_markup(left) || is_markup(right) => {
+                self.refuse("adding (+) to what a filter marked as HTML (safe, escape), which escapes the other side,", span);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_markup(expr: &Expr<'_>) -> bool {
+    matches!(expr, Expr::Filter(node) if MARKUP.contains(&node.name))
 }

@@ -20,7 +20,12 @@ pub(crate) fn repr(out: &mut String, value: &Value) {
         ValueKind::String => quoted(out, value.as_str().unwrap_or_default()),
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::Number if !value.is_integer() => {
-            number::float(out, f64::try_from(value.clone()).unwrap_or(f64::NAN), "inf", "nan");
+            number::float(
+                out,
+                f64::try_from(value.clone()).unwrap_or(f64::NAN),
+                "inf",
+                "nan",
+            );
         }
         ValueKind::Seq if value.downcast_object_ref::<Tuple>().is_some() => {
             out.push('(');
@@ -58,7 +63,11 @@ fn items(out: &mut String, value: &Value) -> usize {
 
 /// A string in quotes: single ones, unless only they occur in it.
 fn quoted(out: &mut String, text: &str) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
     out.push(quote);
     for letter in text.chars() {
         match letter {
@@ -102,10 +111,22 @@ mod tests {
 
     #[test]
     fn containers_read_as_in_python() {
-        let map = Value::from_pairs([("a", Value::from(1)), ("it's", Value::from(())), ("n", Value::from(1e16))]);
-        let value = Value::from(vec![Value::from("x\n'\""), Value::from(true), map, Value::from("é\u{200d}")]);
+        let map = Value::from_pairs([
+            ("a", Value::from(1)),
+            ("it's", Value::from(())),
+            ("n", Value::from(1e16)),
+        ]);
+        let value = Value::from(vec![
+            Value::from("x\n'\""),
+            Value::from(true),
+            map,
+            Value::from("é\u{200d}"),
+        ]);
         let mut out = String::new();
         str(&mut out, &value);
-        assert_eq!(out, r#"['x\n\'"', True, {'a': 1, "it's": None, 'n': 1e+16}, 'é\u200d']"#);
+        assert_eq!(
+            out,
+            r#"['x\n\'"', True, {'a': 1, "it's": None, 'n': 1e+16}, 'é\u200d']"#
+        );
     }
 }

@@ -26,7 +26,11 @@ impl TemplateSet {
     ///
     /// # Errors
     /// A file that cannot be read, a field of another shape, a template that does not compile.
-    pub fn load(dir: &Path, tokenizer_config: &Map<String, Value>, clock: &Clock) -> Result<Self, LoadError> {
+    pub fn load(
+        dir: &Path,
+        tokenizer_config: &Map<String, Value>,
+        clock: &Clock,
+    ) -> Result<Self, LoadError> {
         let mut sources = files(dir)?;
         if sources.is_empty() {
             sources = listed(tokenizer_config.get("chat_template"))?;
@@ -35,23 +39,35 @@ impl TemplateSet {
             let template = ChatTemplate::compile(&name, &source, clock.clone())?;
             Ok((name, template))
         });
-        Ok(Self { templates: compiled.collect::<Result<_, LoadError>>()? })
+        Ok(Self {
+            templates: compiled.collect::<Result<_, LoadError>>()?,
+        })
     }
 
     /// The template for a conversation: `tool_use` where there are tools and the model has one, else `default`.
     pub fn choose(&self, tools: bool) -> Option<&ChatTemplate> {
-        let named = |wanted: &str| self.templates.iter().find(|(name, _)| name == wanted).map(|(_, template)| template);
+        let named = |wanted: &str| {
+            self.templates
+                .iter()
+                .find(|(name, _)| name == wanted)
+                .map(|(_, template)| template)
+        };
         named(TOOL_USE).filter(|_| tools).or_else(|| named(DEFAULT))
     }
 
     /// The names of all templates.
     pub fn names(&self) -> Vec<&str> {
-        self.templates.iter().map(|(name, _)| name.as_str()).collect()
+        self.templates
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 
     /// All templates.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ChatTemplate)> {
-        self.templates.iter().map(|(name, template)| (name.as_str(), template))
+        self.templates
+            .iter()
+            .map(|(name, template)| (name.as_str(), template))
     }
 }
 
@@ -65,8 +81,13 @@ fn files(dir: &Path) -> Result<Vec<(String, String)>, LoadError> {
         let unreadable = |error| LoadError::Unreadable(folder.clone(), error);
         for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            let name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
-            let jinja = path.extension().is_some_and(|extension| extension == "jinja");
+            let name = path
+                .file_stem()
+                .and_then(|stem| stem.to_str())
+                .map(str::to_owned);
+            let jinja = path
+                .extension()
+                .is_some_and(|extension| extension == "jinja");
             if let (true, Some(name), Some(source)) = (jinja, name, read(&path)?) {
                 found.push((name, source));
             }
@@ -93,7 +114,9 @@ fn listed(field: Option<&Value>) -> Result<Vec<(String, String)>, LoadError> {
             .iter()
             .map(|entry| {
                 let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-                text("name").zip(text("template")).ok_or_else(|| shape(entry))
+                text("name")
+                    .zip(text("template"))
+                    .ok_or_else(|| shape(entry))
             })
             .collect(),
         Some(other) => Err(shape(other)),

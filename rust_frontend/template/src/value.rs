@@ -15,6 +15,10 @@ pub(crate) fn from_json(json: &Json) -> Value {
         },
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::from(items.iter().map(from_json).collect::<Vec<_>>()),
-        Json::Object(fields) => Value::from_pairs(fields.iter().map(|(key, field)| (key.as_str(), from_json(field)))),
+        Json::Object(fields) => Value::from_pairs(
+            fields
+                .iter()
+                .map(|(key, field)| (key.as_str(), from_json(field))),
+        ),
     }
 }

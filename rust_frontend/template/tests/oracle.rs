@@ -51,21 +51,46 @@ fn judge(template: &ChatTemplate, row: Row) -> Option<String> {
     match (template.render(&conversation), row.expected, row.error) {
         (Ok(text), Some(expected), _) if text == expected => None,
         (Ok(text), Some(expected), _) => {
-            let at = text.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
-            let from = |text: &str| String::from_utf8_lossy(&text.as_bytes()[at.saturating_sub(30).min(text.len())..(at + 50).min(text.len())]).into_owned();
-            Some(format!("at {at}: got {:?}, expected {:?}", from(&text), from(&expected)))
+            let at = text
+                .bytes()
+                .zip(expected.bytes())
+                .take_while(|(a, b)| a == b)
+                .count();
+            let from = |text: &str| {
+                String::from_utf8_lossy(
+                    &text.as_bytes()
+                        [at.saturating_sub(30).min(text.len())..(at + 50).min(text.len())],
+                )
+                .into_owned()
+            };
+            Some(format!(
+                "at {at}: got {:?}, expected {:?}",
+                from(&text),
+                from(&expected)
+            ))
         }
-        (Err(RenderError::Refused(message)), _, Some(error)) if error.raise_exception && message == error.message => None,
+        (Err(RenderError::Refused(message)), _, Some(error))
+            if error.raise_exception && message == error.message =>
+        {
+            None
+        }
         (Err(_), _, Some(error)) if !error.raise_exception => None,
         (Err(error), Some(_), _) => Some(format!("refused: {error}")),
-        (result, _, Some(error)) => Some(format!("expected refusal {:?}, got {result:?}", error.message).chars().take(300).collect()),
+        (result, _, Some(error)) => Some(
+            format!("expected refusal {:?}, got {result:?}", error.message)
+                .chars()
+                .take(300)
+                .collect(),
+        ),
         (result, None, None) => panic!("the oracle says nothing; got {result:?}"),
     }
 }
 
 fn shared() -> Option<PathBuf> {
-    let root = std::env::var_os("OCTAVO_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let root = std::env::var_os("OCTAVO_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    );
     let path = root.join("oracles/templates");
     if !path.is_dir() {
         println!("skipped: {} is absent; set OCTAVO_SHARED", path.display());
@@ -86,7 +111,8 @@ fn renders_as_transformers() {
         let name = row.template.clone();
         let template = templates.entry(name.clone()).or_insert_with(|| {
             let source = std::fs::read_to_string(root.join("jinja").join(&name)).unwrap();
-            ChatTemplate::compile(&name, &source, Clock::fixed(&row.now).unwrap()).map_err(|error| error.to_string())
+            ChatTemplate::compile(&name, &source, Clock::fixed(&row.now).unwrap())
+                .map_err(|error| error.to_string())
         });
         let case = row.case.clone();
         let fault = match template {
@@ -95,14 +121,26 @@ fn renders_as_transformers() {
         };
         rows += 1;
         if let Some(fault) = fault {
-            wrong.entry(name).or_default().push(format!("{case}: {fault}"));
+            wrong
+                .entry(name)
+                .or_default()
+                .push(format!("{case}: {fault}"));
         }
     }
     report(rows, templates.len(), &wrong);
-    let now: BTreeMap<&str, usize> = wrong.iter().map(|(name, faults)| (name.as_str(), faults.len())).collect();
-    let known: BTreeMap<&str, usize> =
-        KNOWN.lines().filter_map(|line| line.split_once('\t')).map(|(name, count)| (name, count.parse().unwrap())).collect();
-    assert_eq!(now, known, "tests/oracle_failures.txt must list exactly what fails, and may only shrink");
+    let now: BTreeMap<&str, usize> = wrong
+        .iter()
+        .map(|(name, faults)| (name.as_str(), faults.len()))
+        .collect();
+    let known: BTreeMap<&str, usize> = KNOWN
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(name, count)| (name, count.parse().unwrap()))
+        .collect();
+    assert_eq!(
+        now, known,
+        "tests/oracle_failures.txt must list exactly what fails, and may only shrink"
+    );
 }
 
 fn report(rows: usize, templates: usize, wrong: &BTreeMap<String, Vec<String>>) {
@@ -110,8 +148,15 @@ fn report(rows: usize, templates: usize, wrong: &BTreeMap<String, Vec<String>>) 
     for (name, faults) in wrong {
         println!("{name}\t{}\n    {}", faults.len(), faults[0]);
         if std::env::var_os("OCTAVO_ORACLE_ALL").is_some() {
-            faults.iter().skip(1).for_each(|fault| println!("    {fault}"));
+            faults
+                .iter()
+                .skip(1)
+                .for_each(|fault| println!("    {fault}"));
         }
     }
-    println!("{} of {rows} rows right; {} of {templates} templates right in all", rows - failed, templates - wrong.len());
+    println!(
+        "{} of {rows} rows right; {} of {templates} templates right in all",
+        rows - failed,
+        templates - wrong.len()
+    );
 }
