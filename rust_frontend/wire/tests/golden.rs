@@ -151,18 +151,8 @@ fn handshake() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn requests() -> Vec<(&'static str, Value)> {
-    let plain = AddRequest {
-        id: 1,
-        attempt: 1,
-        name: String::new(),
-        prompt: Tokens::default(),
-        emitted: Tokens::default(),
-        sampling: SamplingParams::new(0, 16),
-        arrival_us: 0,
-        priority: 0,
-    };
-    let all = AddRequest {
+fn full_request() -> AddRequest {
+    AddRequest {
         id: MAX,
         attempt: 7,
         name: "chatcmpl-é".repeat(8),
@@ -178,13 +168,26 @@ fn requests() -> Vec<(&'static str, Value)> {
         },
         arrival_us: 1_764_500_000_000_000,
         priority: -5,
+    }
+}
+
+fn requests() -> Vec<(&'static str, Value)> {
+    let plain = AddRequest {
+        id: 1,
+        attempt: 1,
+        name: String::new(),
+        prompt: Tokens::default(),
+        emitted: Tokens::default(),
+        sampling: SamplingParams::new(0, 16),
+        arrival_us: 0,
+        priority: 0,
     };
     let mut many: Vec<u64> = (120..140).collect();
     many.extend([256, 65_536, 1 << 32, MAX]);
     let args = map(&[("grace", "5"), ("grund", "für später")]);
     vec![
         ("AddRequest/defaults", front(plain)),
-        ("AddRequest/all", front(all)),
+        ("AddRequest/all", front(full_request())),
         (
             "AbortRequests/empty",
             front(AbortRequests {
@@ -218,32 +221,44 @@ fn requests() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn answers() -> Vec<(&'static str, Value)> {
+fn full_delta() -> Delta {
     let finish = Finish {
         reason: "stop".into(),
         stop_token: Some(2),
         message: Some("ünïcode".into()),
     };
-    let full = Delta {
+    Delta {
         attempt: 3,
         finish: Some(finish),
         cached_tokens: Some(4096),
         ..delta(MAX, 70_000, &[1, -1, i32::MAX, i32::MIN])
-    };
-    let rejected = RequestRejected {
+    }
+}
+
+fn deltas(step: u64, items: Vec<Delta>) -> Value {
+    core(Deltas { step, items })
+}
+
+fn control_done(id: u64, error: Option<&str>, result: &[(&str, &str)]) -> Value {
+    core(ControlDone {
+        id,
+        error: error.map(str::to_owned),
+        result: map(result),
+    })
+}
+
+fn rejected(code: &str, message: &str, param: Option<&str>) -> Value {
+    core(RequestRejected {
         id: 3,
         attempt: 1,
-        code: "invalid".into(),
-        message: "no".into(),
-        param: None,
-    };
-    let too_long = RequestRejected {
-        code: "too_long".into(),
-        message: "9 > 8".into(),
-        param: Some("prompt".into()),
-        ..rejected.clone()
-    };
-    let info = EngineInfo {
+        code: code.into(),
+        message: message.into(),
+        param: param.map(str::to_owned),
+    })
+}
+
+fn info() -> EngineInfo {
+    EngineInfo {
         model: "modèle/ü-7B 🐙".into(),
         max_model_len: 131_072,
         vocab_size: 128_256,
@@ -253,62 +268,31 @@ fn answers() -> Vec<(&'static str, Value)> {
         world_size: 2,
         dtype: "bfloat16".into(),
         startup_ms: 8123,
-    };
+    }
+}
+
+fn answers() -> Vec<(&'static str, Value)> {
     let fault = EngineFault {
         kind: "worker_died".into(),
         message: "signal 9".into(),
         restarting: true,
     };
-    let done = map(&[("a", ""), ("b", &"x".repeat(40))]);
+    let done = [("a", ""), ("b", &"x".repeat(40))];
+    let powers = std::array::from_fn(|n| 10_u64.pow(u32::try_from(n).unwrap()));
+    let some = vec![full_delta(), delta(2, 5, &[7])];
+    let too_long = rejected("too_long", "9 > 8", Some("prompt"));
     vec![
-        (
-            "ControlDone/defaults",
-            core(ControlDone {
-                id: 9,
-                error: None,
-                result: map(&[]),
-            }),
-        ),
-        (
-            "ControlDone/all",
-            core(ControlDone {
-                id: 10,
-                error: Some("no".into()),
-                result: done,
-            }),
-        ),
-        (
-            "Deltas/empty",
-            core(Deltas {
-                step: 0,
-                items: vec![],
-            }),
-        ),
-        (
-            "Deltas/defaults",
-            core(Deltas {
-                step: 1,
-                items: vec![delta(1, 0, &[])],
-            }),
-        ),
-        (
-            "Deltas/all",
-            core(Deltas {
-                step: 1 << 40,
-                items: vec![full, delta(2, 5, &[7])],
-            }),
-        ),
-        ("RequestRejected/defaults", core(rejected)),
-        ("RequestRejected/all", core(too_long)),
-        ("EngineReady/all", core(EngineReady { info })),
+        ("ControlDone/defaults", control_done(9, None, &[])),
+        ("ControlDone/all", control_done(10, Some("no"), &done)),
+        ("Deltas/empty", deltas(0, vec![])),
+        ("Deltas/defaults", deltas(1, vec![delta(1, 0, &[])])),
+        ("Deltas/all", deltas(1 << 40, some)),
+        ("RequestRejected/defaults", rejected("invalid", "no", None)),
+        ("RequestRejected/all", too_long),
+        ("EngineReady/all", core(EngineReady { info: info() })),
         ("EngineFault/all", core(fault)),
         ("Stats/zero", stats([0; 11])),
-        (
-            "Stats/large",
-            stats(std::array::from_fn(|n| {
-                10_u64.pow(u32::try_from(n).unwrap())
-            })),
-        ),
+        ("Stats/large", stats(powers)),
     ]
 }
 
