@@ -28,9 +28,12 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    """Fail the test if it leaves a socket open."""
     context = zmq.Context()
     yield context
-    context.term()  # hangs, and so fails the test, if a socket is still open
+    left = [socket for socket in context._sockets if not socket.closed]
+    context.destroy(linger=0)
+    assert left == []
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -115,6 +116,14 @@ def stubborn() -> None:
         time.sleep(600)
 
 
+def speak() -> None:
+    """Write to stderr, then send a message."""
+    _parent, _, outbox = join()
+    print("last words", file=sys.stderr, flush=True)
+    outbox.send([b"spoke"])
+    time.sleep(600)
+
+
 def stray() -> None:
     """Start a process that knows nothing of us and holds our stderr, say who it is, exit."""
     parent, _, outbox = join()
@@ -157,12 +166,11 @@ async def _supervise(depth: int) -> None:
 
 
 def leaf() -> None:
-    """Print the pid and sleep."""
+    """Print the pid and never let another Python thread run: only the kernel can end this."""
     _parent = join()
     print(json.dumps({"pid": os.getpid()}), flush=True)
     print(json.dumps({"leaf": True}), flush=True)
-    while True:
-        time.sleep(600)
+    ctypes.PyDLL(None).sleep(600)  # keeps the interpreter lock
 
 
 if __name__ == "__main__":

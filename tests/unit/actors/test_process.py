@@ -130,6 +130,23 @@ async def test_a_crash_hands_on_the_last_message_and_carries_the_end_of_stderr(
     assert "a print on stdout\n" in passed_on
 
 
+async def test_a_message_that_comes_in_after_the_death_is_handed_on(context: Context, folder: Path) -> None:
+    class Late(ZmqLink[Message]):
+        async def receive(self) -> list[Message]:
+            if messages:  # after the hello
+                await until(lambda: not psutil.pid_exists(actor.pid or 0))
+            return await super().receive()
+
+    messages: list[Message] = []
+    argv = [sys.executable, str(PROGRAMS), "stray"]
+    spec = ProcessSpec(name="worker-0", argv=argv)
+    link = Late(context, folder, list)
+    actor = ProcessActor(spec, link, check_hello=lambda message: None, on_message=messages.append)
+    with pytest.raises(ProcessDied):
+        await actor.run()
+    assert [message[0] for message in messages] == [b"hello", b"stray"]
+
+
 async def test_death_by_a_signal_is_named(owner: Owner) -> None:
     with pytest.raises(ProcessDied, match="killed by SIGKILL"):
         await owner.make("die").run()
@@ -229,6 +246,21 @@ async def test_cancellation_kills_at_any_moment(owner: Owner) -> None:
         pids.append(actor.pid)
     assert not any(pid is not None and psutil.pid_exists(pid) for pid in pids)
     assert os.listdir(owner.folder) == []
+
+
+async def test_what_was_written_before_a_cancellation_is_passed_on(
+    context: Context, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def cancel(message: Message) -> None:
+        if message == [b"spoke"]:
+            scope.cancel()
+
+    spec = ProcessSpec(name="worker-0", argv=[sys.executable, str(PROGRAMS), "speak"])
+    link = ZmqLink(context, folder, list)
+    actor = ProcessActor(spec, link, check_hello=lambda message: None, on_message=cancel)
+    with anyio.CancelScope() as scope:
+        await actor.run()
+    assert "last words\n" in capfd.readouterr().err
 
 
 async def test_cancellation_during_clean_up_leaves_no_process(owner: Owner) -> None:
