@@ -3,9 +3,14 @@
 //! [`Renderer`] is made once from a model folder and shared. [`Renderer::chat`] and [`Renderer::completion`] give a
 //! [`Prepared`] request: what the engine gets, and what [`Renderer::output`] needs to turn the engine's tokens into text.
 
+mod conversation;
+mod defaults;
+mod format;
 mod output;
 mod prepared;
 mod renderer;
+mod seeds;
+mod stop;
 
 pub use output::{Ended, OutputText, Update};
 pub use prepared::{Limits, OutputPlan, Prepared};

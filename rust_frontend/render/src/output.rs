@@ -1,14 +1,18 @@
 //! Tokens of one output to text.
 
 use octavo_api::{FinishReason, StopReason};
+use octavo_tokenizer::IncrementalDecoder;
 use octavo_wire::frontend::Finish;
+
+use crate::prepared::OutputPlan;
+use crate::stop::StopScanner;
 
 /// What an output gained.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Update {
     /// Text that is certain now; may be empty.
     pub text: String,
-    /// Set once, when the output has ended. Nothing may be pushed afterwards.
+    /// Set once, when the output has ended. Nothing comes afterwards.
     pub end: Option<Ended>,
 }
 
@@ -17,27 +21,127 @@ pub struct Update {
 pub struct Ended {
     /// For the client.
     pub reason: FinishReason,
-    /// The stop string or stop id of the request that ended it.
+    /// The stop string or stop id of the request that ended it; an end token of the model is none.
     pub stop_reason: Option<StopReason>,
-    /// Tokens that count: up to and including the one in which a stop string ended.
+    /// Tokens that count: all, or up to and including the one in which a stop string ended.
     pub completion_tokens: usize,
 }
 
-/// Text of one output, as its tokens come. The joined text and the end do not depend on how tokens were cut into steps.
+/// Text of one output, as its tokens come.
+///
+/// The joined text and the end do not depend on how tokens were cut into steps. Held back are: an unfinished character,
+/// what may become a stop string (less than the longest one), and a stop id until it is known whether it ended the output.
 #[derive(Debug)]
-pub struct OutputText {}
+pub struct OutputText {
+    decoder: IncrementalDecoder,
+    scanner: StopScanner,
+    plan: OutputPlan,
+    /// A stop id whose text is not shown if the output ends with it.
+    deferred: Option<u32>,
+    tokens: usize,
+    ended: bool,
+}
 
 impl OutputText {
+    pub(crate) fn new(decoder: IncrementalDecoder, plan: OutputPlan) -> Self {
+        let scanner = StopScanner::new(&plan.stop);
+        Self {
+            decoder,
+            scanner,
+            plan,
+            deferred: None,
+            tokens: 0,
+            ended: false,
+        }
+    }
+
     /// Takes the tokens of one step, and the engine's finish where the step is the last.
     ///
     /// Returns the text that is certain now. When `end` is set and `finish` was `None`, a stop string has matched: the
-    /// caller drops its stream, which aborts the request in the engine.
-    pub fn advance(&mut self, _ids: &[i32], _finish: Option<&Finish>) -> Update {
-        Update::default()
+    /// caller drops its stream, which aborts the request in the engine. After the end all calls return nothing.
+    pub fn advance(&mut self, ids: &[i32], finish: Option<&Finish>) -> Update {
+        let mut update = Update::default();
+        for &id in ids {
+            if self.ended {
+                return update;
+            }
+            self.token(id, &mut update);
+        }
+        if let Some(finish) = finish.filter(|_| !self.ended) {
+            self.finish(finish, &mut update);
+        }
+        update
     }
 
-    /// Tokens taken so far.
+    /// Tokens that count so far.
     pub fn completion_tokens(&self) -> usize {
-        0
+        self.tokens
+    }
+
+    fn token(&mut self, id: i32, update: &mut Update) {
+        if let Some(deferred) = self.deferred.take() {
+            self.show(&[deferred], update);
+            if self.ended {
+                return;
+            }
+        }
+        self.tokens += 1;
+        // Ids that no tokenizer has decode to nothing.
+        let shown = u32::try_from(id).unwrap_or(u32::MAX);
+        if self.plan.stop_token_ids.contains(&id) {
+            self.deferred = Some(shown);
+        } else {
+            self.show(&[shown], update);
+        }
+    }
+
+    fn show(&mut self, ids: &[u32], update: &mut Update) {
+        let mut text = String::new();
+        self.decoder.push(ids, &mut text);
+        self.scan(&text, update);
+    }
+
+    fn scan(&mut self, text: &str, update: &mut Update) {
+        if let Some(stop) = self.scanner.push(text, &mut update.text) {
+            self.end(FinishReason::Stop, Some(StopReason::Text(stop)), update);
+        }
+    }
+
+    fn finish(&mut self, finish: &Finish, update: &mut Update) {
+        if let Some(deferred) = self.deferred.take()
+            && finish
+                .stop_token
+                .is_none_or(|stop| u32::try_from(stop) != Ok(deferred))
+        {
+            self.show(&[deferred], update);
+        }
+        let mut rest = String::new();
+        self.decoder.finish(&mut rest);
+        if !self.ended {
+            self.scan(&rest, update);
+        }
+        if self.ended {
+            return;
+        }
+        self.scanner.finish(&mut update.text);
+        let reason = match finish.reason.as_str() {
+            "stop" => FinishReason::Stop,
+            "length" => FinishReason::Length,
+            "abort" => FinishReason::Abort,
+            _ => FinishReason::Error,
+        };
+        let explicit = finish
+            .stop_token
+            .filter(|stop| self.plan.explicit.contains(stop));
+        self.end(reason, explicit.map(StopReason::Token), update);
+    }
+
+    fn end(&mut self, reason: FinishReason, stop_reason: Option<StopReason>, update: &mut Update) {
+        self.ended = true;
+        update.end = Some(Ended {
+            reason,
+            stop_reason,
+            completion_tokens: self.tokens,
+        });
     }
 }

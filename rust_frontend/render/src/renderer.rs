@@ -1,55 +1,284 @@
 //! The renderer of one model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use octavo_api::{ApiError, ChatRequest, CompletionRequest};
+use octavo_api::{ApiError, ChatRequest, CompletionRequest, Prompt, SamplingFields};
+use octavo_template::{ChatTemplate, Clock, Conversation, TemplateSet};
+use octavo_tokenizer::{Tokenizer, TokenizerError};
+use octavo_wire::frontend::SamplingParams;
+use serde_json::{Map, Value, json};
 
+use crate::conversation;
+use crate::defaults::Defaults;
+use crate::format::ContentFormat;
 use crate::output::OutputText;
 use crate::prepared::{Limits, OutputPlan, Prepared};
+use crate::seeds::Seeds;
+
+/// Below this a temperature divides logits by so little that only the largest is left: greedy.
+const GREEDY_BELOW: f64 = 1e-5;
 
 /// Why a model folder cannot be rendered for.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {}
+pub enum LoadError {
+    /// The tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The chat template.
+    #[error(transparent)]
+    Template(#[from] octavo_template::LoadError),
+    /// Another file.
+    #[error("{0} cannot be read as JSON: {1}")]
+    File(PathBuf, String),
+}
 
 /// Turns requests for one model into prompts, and tokens into text. Shared between threads.
 #[derive(Debug)]
-pub struct Renderer {}
+pub struct Renderer {
+    tokenizer: Tokenizer,
+    templates: TemplateSet,
+    /// The content format of the template without tools and of the one with them.
+    formats: [ContentFormat; 2],
+    /// Special tokens by the names that templates use.
+    special: Map<String, Value>,
+    defaults: Defaults,
+    seeds: Seeds,
+    warnings: Vec<String>,
+}
 
 impl Renderer {
-    /// Reads tokenizer.json, `tokenizer_config.json`, the chat template, `generation_config.json` and config.json of a folder.
+    /// Reads tokenizer.json, `tokenizer_config.json`, the chat template, `generation_config.json` and config.json of a
+    /// folder.
     ///
     /// `seed` starts the generator that requests without a seed draw theirs from; `None`: the system's randomness.
     ///
     /// # Errors
     /// A file that is missing or damaged, by name; a decoder or template construct that is not supported. A folder
     /// without a chat template loads: its chat requests are refused.
-    pub fn load(_dir: &Path, _seed: Option<u64>) -> Result<Self, LoadError> {
-        Ok(Self {})
+    pub fn load(dir: &Path, seed: Option<u64>) -> Result<Self, LoadError> {
+        let tokenizer = Tokenizer::load(dir)?;
+        let templates = TemplateSet::load(dir, tokenizer.config(), &Clock::System)?;
+        let defaults = Defaults::load(dir, &tokenizer)?;
+        let special = special(&tokenizer);
+        let format = |tools| {
+            templates
+                .choose(tools)
+                .map_or(ContentFormat::Text, |template| {
+                    ContentFormat::probe(template, &special)
+                })
+        };
+        let formats = [format(false), format(true)];
+        let mut warnings = defaults.warnings.clone();
+        for (name, template) in templates.iter() {
+            warnings.extend(template.unknown().iter().map(|unknown| {
+                format!("chat template \"{name}\": {unknown} does not exist; conversations that reach it are refused")
+            }));
+        }
+        Ok(Self {
+            tokenizer,
+            templates,
+            formats,
+            special,
+            defaults,
+            seeds: Seeds::new(seed),
+            warnings,
+        })
     }
 
-    /// What was found and not used while loading (a sampling default that is not supported, an unknown filter in a branch of the template): one line each, for the log.
+    /// What was found and not used while loading (a sampling default that is not supported, an unknown filter in a
+    /// branch of the template): one line each, for the log.
     pub fn warnings(&self) -> &[String] {
-        &[]
+        &self.warnings
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// Renders a conversation.
     ///
     /// # Errors
     /// 400: no template, the template's own refusal, a prompt that is empty or too long, ids outside the vocabulary.
-    pub fn chat(&self, _request: &ChatRequest, _limits: Limits) -> Result<Prepared, ApiError> {
-        Err(ApiError::internal("not rendered"))
+    pub fn chat(&self, request: &ChatRequest, limits: Limits) -> Result<Prepared, ApiError> {
+        let text = self.chat_text(request)?;
+        let prompt = self.encode(&text, request.template.add_special_tokens, "messages")?;
+        self.prepare(prompt, &request.sampling, limits, "messages")
+    }
+
+    /// Renders a conversation to the text of its prompt.
+    ///
+    /// # Errors
+    /// 400: no template, or the template's own refusal.
+    pub fn chat_text(&self, request: &ChatRequest) -> Result<String, ApiError> {
+        let template = self.templates.choose(false).ok_or_else(|| {
+            let message = "This model has no chat template, so that it cannot answer messages. Use /v1/completions, or put a \
+                           chat_template.jinja into the model's folder.";
+            ApiError::unsupported("messages", message)
+        })?;
+        template
+            .render(&self.conversation(request, template))
+            .map_err(|error| ApiError::invalid("messages", error.to_string()))
     }
 
     /// Renders a plain prompt.
     ///
     /// # Errors
     /// 400: a prompt that is empty or too long, ids outside the vocabulary.
-    pub fn completion(&self, _request: &CompletionRequest, _limits: Limits) -> Result<Prepared, ApiError> {
-        Err(ApiError::internal("not rendered"))
+    pub fn completion(
+        &self,
+        request: &CompletionRequest,
+        limits: Limits,
+    ) -> Result<Prepared, ApiError> {
+        let prompt = match &request.prompt {
+            Prompt::Text(text) => self.encode(text, request.add_special_tokens, "prompt")?,
+            Prompt::Tokens(ids) => ids.iter().map(|id| id.cast_unsigned()).collect(),
+        };
+        self.prepare(prompt, &request.sampling, limits, "prompt")
     }
 
     /// Starts the text of one output.
-    pub fn output(&self, _plan: &OutputPlan) -> OutputText {
-        OutputText {}
+    pub fn output(&self, plan: &OutputPlan) -> OutputText {
+        OutputText::new(self.tokenizer.decoder(&plan.context), plan.clone())
     }
+
+    fn conversation(&self, request: &ChatRequest, template: &ChatTemplate) -> Conversation {
+        let fields = &request.template;
+        let mut variables = self.special.clone();
+        if let Some(effort) = &fields.reasoning_effort {
+            variables.insert("reasoning_effort".to_owned(), json!(effort));
+        }
+        variables.extend(fields.kwargs.clone());
+        Conversation {
+            messages: conversation::prepare(
+                &request.messages,
+                self.formats[0],
+                template.source().contains("developer"),
+            ),
+            tools: None,
+            documents: fields.documents.clone(),
+            add_generation_prompt: fields.add_generation_prompt,
+            continue_final_message: fields.continue_final_message,
+            variables,
+        }
+    }
+
+    fn encode(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+        param: &str,
+    ) -> Result<Vec<u32>, ApiError> {
+        self.tokenizer
+            .encode(text, add_special_tokens)
+            .map_err(|error| {
+                ApiError::invalid(param, format!("'{param}' cannot be used: {error}."))
+            })
+    }
+
+    fn prepare(
+        &self,
+        ids: Vec<u32>,
+        fields: &SamplingFields,
+        limits: Limits,
+        param: &str,
+    ) -> Result<Prepared, ApiError> {
+        if ids.is_empty() {
+            return Err(ApiError::invalid(
+                param,
+                format!("'{param}' gives a prompt of no tokens; at least one is needed."),
+            ));
+        }
+        if ids.len() >= limits.max_model_len {
+            return Err(ApiError::too_long(param, ids.len(), limits.max_model_len));
+        }
+        let known = |id: u32| usize::try_from(id).is_ok_and(|id| id < limits.vocab_size);
+        if let Some(id) = ids.iter().find(|id| !known(**id)) {
+            let message = format!(
+                "'{param}' holds the token id {id}; this model's ids go from 0 to {}.",
+                limits.vocab_size.saturating_sub(1)
+            );
+            return Err(ApiError::invalid(param, message));
+        }
+        if let Some(id) = fields
+            .stop_token_ids
+            .iter()
+            .find(|id| !known(id.cast_unsigned()))
+        {
+            let message = format!(
+                "'stop_token_ids' holds {id}; this model's ids go from 0 to {}.",
+                limits.vocab_size.saturating_sub(1)
+            );
+            return Err(ApiError::invalid("stop_token_ids", message));
+        }
+        let sampling = self.sampling(fields, limits, ids.len());
+        let output = OutputPlan {
+            context: self.tokenizer.context(&ids).into(),
+            stop: fields.stop.clone().into(),
+            stop_token_ids: sampling.stop_token_ids.clone().into(),
+            explicit: fields.stop_token_ids.clone().into(),
+        };
+        Ok(Prepared {
+            prompt: ids.into_iter().map(u32::cast_signed).collect(),
+            sampling,
+            output,
+        })
+    }
+
+    /// What the client said, else what generation_config.json says, else the neutral value. More tokens than fit are
+    /// cut to what fits.
+    fn sampling(&self, fields: &SamplingFields, limits: Limits, prompt: usize) -> SamplingParams {
+        let temperature = fields
+            .temperature
+            .or(self.defaults.temperature)
+            .unwrap_or(1.0);
+        let greedy = temperature < GREEDY_BELOW;
+        let mut stop_token_ids = fields.stop_token_ids.clone();
+        if !fields.ignore_eos {
+            let exists = |id: &i32| usize::try_from(*id).is_ok_and(|id| id < limits.vocab_size);
+            stop_token_ids.extend(self.defaults.eos.iter().copied().filter(exists));
+        }
+        stop_token_ids.sort_unstable();
+        stop_token_ids.dedup();
+        let room = limits.max_model_len.saturating_sub(prompt) as u64;
+        let wanted = fields
+            .max_tokens
+            .map(|tokens| tokens as u64)
+            .or(self.defaults.max_tokens);
+        let top_k = fields
+            .top_k
+            .map(u64::from)
+            .or(self.defaults.top_k)
+            .unwrap_or(0);
+        SamplingParams {
+            seed: fields
+                .seed
+                .map_or_else(|| self.seeds.draw(), i64::cast_unsigned),
+            max_tokens: wanted.map_or(room, |wanted| wanted.min(room)),
+            temperature: if greedy { 0.0 } else { temperature },
+            top_p: if greedy {
+                1.0
+            } else {
+                fields.top_p.or(self.defaults.top_p).unwrap_or(1.0)
+            },
+            top_k: if greedy { 0 } else { top_k },
+            stop_token_ids,
+        }
+    }
+}
+
+/// Special tokens as template variables.
+fn special(tokenizer: &Tokenizer) -> Map<String, Value> {
+    let special = tokenizer.special();
+    let mut variables: Map<String, Value> = special
+        .named()
+        .map(|(name, text)| (name.to_owned(), json!(text)))
+        .collect();
+    if !special.additional().is_empty() {
+        variables.insert(
+            "additional_special_tokens".to_owned(),
+            json!(special.additional()),
+        );
+    }
+    variables
 }
