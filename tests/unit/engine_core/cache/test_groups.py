@@ -88,3 +88,10 @@ def test_fences_hold_blocks_until_their_step_has_ended() -> None:
     assert (blocks.num_free, fences.held()) == (2, [(0, second)])
     fences.ended(5)
     assert (blocks.num_free, len(fences)) == (3, 0)
+
+
+def test_state_without_checkpoints_has_one_too() -> None:
+    group, table = StateGroup(pool(), 3, Flight(1, 4, 4), checkpoints=False), BlockTable([])
+    group.extend(table, Span(0, 3, 3))
+    group.extend(table, Span(3, 4, 7))  # may end after 4 tokens, in the second block, or after 7, in the third
+    assert shape(table) == "xxx"
