@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import json
 import os
 import select
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from octavo import __version__
 from octavo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from octavo.actors.transport import Frames
 
-__all__ = ["Inbox", "Outbox", "Parent", "register_dump", "watch_parent"]
+__all__ = ["Inbox", "Outbox", "Parent", "register_dump", "report", "watch_parent"]
 
 PR_SET_PDEATHSIG = 1
 #: What `Parent.find` reads, after "OCTAVO_".
@@ -42,6 +44,11 @@ def watch_parent() -> None:
     if _ended(lifeline):  # before the prctl: no signal will come
         os._exit(1)
     threading.Thread(target=_exit_at_end, args=(lifeline,), name="lifeline", daemon=True).start()
+
+
+def report(event: str, **fields: object) -> None:
+    """Tell the parent's `StdoutLink` of an event; the version goes with it."""
+    print(json.dumps({"event": event, "version": __version__, **fields}), flush=True)
 
 
 def register_dump(dump_signal: signal.Signals = signal.SIGUSR1) -> None:

@@ -66,14 +66,20 @@ class EngineCore(Actor[EngineMessage]):
         *,
         window: int = 1,
         num_drafts: int = 0,
+        on_ready: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keep the arguments. `on_shutdown` is called when the frontend asks for the end by Control."""
+        """Keep the arguments.
+
+        on_ready: called whenever the workers have become ready. on_shutdown: when the frontend asks for the end by
+        Control.
+        """
         super().__init__("engine", capacity=_MAILBOX)
         self._config = config
         self._frontend = frontend
         self._window = window
         self._num_drafts = num_drafts
+        self._on_ready = on_ready
         self._on_shutdown = on_shutdown
         self._workers: Workers | None = None
         self._started = time.monotonic()
@@ -217,6 +223,7 @@ class EngineCore(Actor[EngineMessage]):
         else:
             _log.info("workers are back; %d requests go on", len(self._core.request_ids()))
         self._frontend.ready(info)
+        self._on_ready()
         early, self._early = self._early, []
         for message in early:
             self._add(message) if isinstance(message, AddRequest) else self._abort(message)

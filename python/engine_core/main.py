@@ -13,7 +13,7 @@ import msgspec
 import zmq
 
 from octavo import log
-from octavo.actors.child import watch_parent
+from octavo.actors.child import report, watch_parent
 from octavo.actors.errors import ChildrenFailed
 from octavo.config import EngineConfig
 from octavo.engine_core.engine import EngineCore
@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     watch_parent()
     config = msgspec.json.decode(args.config.read_bytes(), type=EngineConfig)
     log.setup("engine", config.log_level)
+    report("started")
     try:
         anyio.run(run_engine, config, args.body)
     except BaseException as failure:
@@ -61,7 +62,7 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
     failure: ChildrenFailed | None = None
     with zmq.Context[zmq.Socket[bytes]]() as context:
         link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank)
-        engine = EngineCore(config, link, on_shutdown=lambda: group.stop())
+        engine = EngineCore(config, link, on_ready=lambda: report("ready"), on_shutdown=lambda: group.stop())
         group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
         engine.attach(group)
         async with anyio.create_task_group() as tasks:
