@@ -271,9 +271,10 @@ class ProcessActor(Generic[R]):
             await process.aclose()
 
     def _judge(self, process: Process) -> ProcessDied | None:
-        if process.returncode == 0 or self._stopping.is_set():
+        code = process.returncode
+        if not code or self._stopping.is_set():
             return None
-        return ProcessDied(self.name, process.returncode or 0, self._console.last)
+        return ProcessDied(self.name, code, self._console.last)
 
     def _check_open(self) -> None:
         if not self._open:

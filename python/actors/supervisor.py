@@ -99,7 +99,7 @@ class Supervisor:
         on_exit: Callable[[ChildExit], Verdict | None] = lambda exit: None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Keep the arguments.
+        """Keep the arguments; the names of `specs` must differ.
 
         limit: None means RestartLimit().
         on_exit: called at once for every exit that nobody asked for, before anything is cancelled or restarted, so that
@@ -109,6 +109,7 @@ class Supervisor:
         """
         self.name = name
         self._specs = tuple(specs)
+        assert len({spec.name for spec in specs}) == len(specs), "two children of one name"
         self._strategy = strategy
         self._limit = limit or RestartLimit()
         self._on_exit = on_exit

@@ -134,7 +134,7 @@ async def test_a_message_that_comes_in_after_the_death_is_handed_on(context: Con
     class Late(ZmqLink[Message]):
         async def receive(self) -> list[Message]:
             if messages:  # after the hello
-                await until(lambda: not psutil.pid_exists(actor.pid or 0))
+                await until(lambda: not _runs(actor.pid))
             return await super().receive()
 
     messages: list[Message] = []
@@ -312,10 +312,10 @@ async def test_one_for_all_restarts_both_processes_with_new_incarnations(context
     async with anyio.create_task_group() as group:
         await group.start(supervisor.run)
         before = [owner.actor.incarnation for owner in owners]
-        os.kill(ready[0][1] or 0, signal.SIGKILL)
+        _kill(ready[0][1])
         await until(lambda: len(ready) == 2)
         assert not {owner.actor.incarnation for owner in owners} & set(before)
-        assert not any(psutil.pid_exists(pid or 0) for pid in ready[0])
+        assert not any(_runs(pid) for pid in ready[0])
         supervisor.stop()
     assert os.listdir(folder) == []
 
@@ -326,7 +326,7 @@ async def test_many_restarts_leave_no_file_descriptor_thread_or_socket_file(owne
         "group",
         [ChildSpec(name="worker-0", factory=lambda: owner.make("echo"))],
         limit=RestartLimit(max_restarts=10, backoff_s=0),
-        on_ready=lambda: os.kill(owner.actor.pid or 0, signal.SIGKILL),
+        on_ready=lambda: _kill(owner.actor.pid),
     )
     with pytest.raises(ChildrenFailed, match="11 failures") as caught:
         await supervisor.run()
@@ -386,7 +386,13 @@ async def test_an_error_of_the_owner_kills_the_process(context: Context, folder:
     assert not psutil.pid_exists(actor.pid)
 
 
-def _runs(pid: int) -> bool:
+def _kill(pid: int | None) -> None:
+    assert pid  # 0 would be ourselves
+    os.kill(pid, signal.SIGKILL)
+
+
+def _runs(pid: int | None) -> bool:
+    assert pid
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
