@@ -16,7 +16,7 @@ from octavo.actors.errors import SendFull, SocketClosed
 from octavo.actors.transport import Socket, ZmqSocket
 from octavo.engine_core.frontend import FrontendEvent, FrontendGone
 from octavo.engine_core.outbox import Outbox
-from octavo.engine_core.session import Kind, Role, Session, Verdict
+from octavo.engine_core.session import HELLO_INTERVAL, Kind, Role, Session, Verdict
 from octavo.errors import ProtocolError
 from octavo.wire.codec import CORE, FRONTEND, HEADER
 from octavo.wire.frontend import (
@@ -215,12 +215,19 @@ class FrontendLink:
 
     async def _keep_time(self) -> None:
         while True:
-            now = time.monotonic()
-            if self._session.hello_due(now):
-                self._post(self._session.hello(now), self._hello)
+            if self._session.hello_due(time.monotonic()):
+                await self._ask()
             self._acknowledge()
             self._flush()
             await anyio.sleep(TICK)
+
+    async def _ask(self) -> None:
+        """Say Hello as soon as the frontend is there."""
+        with anyio.move_on_after(HELLO_INTERVAL):
+            await self._socket.writable()
+        now = time.monotonic()
+        if self._session.hello_due(now):
+            self._post(self._session.hello(now), self._hello)
 
     def _acknowledge(self) -> None:
         now = time.monotonic()

@@ -7,26 +7,44 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from octavo.wire.codec import CORE
-from octavo.wire.frontend import Delta, Deltas
+from octavo.wire.frontend import Deltas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from octavo.wire.frontend import ControlDone, EngineFault, EngineReady, Goodbye, RequestRejected, Stats
+    from octavo.wire.frontend import ControlDone, Delta, EngineFault, EngineReady, Goodbye, RequestRejected, Stats
 
-__all__ = ["Outbox", "merge"]
+__all__ = ["Outbox"]
 
 
-def merge(first: Delta, second: Delta) -> Delta:
-    """Return one delta that says what both say; `second` starts where `first` ended, or is of a later attempt."""
-    if second.attempt != first.attempt:
-        return second if second.attempt > first.attempt else first
-    return msgspec.structs.replace(
-        first,
-        tokens=first.tokens + second.tokens,
-        finish=second.finish or first.finish,
-        cached_tokens=first.cached_tokens if first.cached_tokens is not None else second.cached_tokens,
-    )
+class _Waiting:
+    """Deltas of one request, merged. A bytearray, so that many steps cost no more than their tokens."""
+
+    __slots__ = ("_delta", "_tokens")
+
+    def __init__(self, delta: Delta) -> None:
+        self._delta = delta  # all but the tokens
+        self._tokens = bytearray(delta.tokens)  # int32 [n]
+
+    def add(self, delta: Delta) -> None:
+        """Append a delta that starts where this ends; one of a later attempt replaces this, an earlier one is dropped."""
+        if delta.attempt != self._delta.attempt:
+            if delta.attempt > self._delta.attempt:
+                self._delta, self._tokens = delta, bytearray(delta.tokens)
+            return
+        self._tokens += delta.tokens
+        if delta.finish is not None or (self._delta.cached_tokens is None and delta.cached_tokens is not None):
+            self._delta = msgspec.structs.replace(
+                self._delta,
+                finish=delta.finish or self._delta.finish,
+                cached_tokens=delta.cached_tokens if self._delta.cached_tokens is None else self._delta.cached_tokens,
+            )
+
+    def merged(self) -> Delta:
+        """Return one delta that says what all said."""
+        if len(self._tokens) == len(self._delta.tokens):
+            return self._delta
+        return msgspec.structs.replace(self._delta, tokens=bytes(self._tokens))
 
 
 class Outbox:
@@ -40,7 +58,7 @@ class Outbox:
         self._status_due = False
         self._answers: dict[tuple[str, int], RequestRejected | ControlDone] = {}
         self._step = 0
-        self._deltas: dict[int, Delta] = {}
+        self._deltas: dict[int, _Waiting] = {}
         self._stats: Stats | None = None
         self._goodbye: Goodbye | None = None
 
@@ -68,7 +86,10 @@ class Outbox:
         self._step = step
         for delta in deltas:
             waiting = self._deltas.get(delta.id)
-            self._deltas[delta.id] = delta if waiting is None else merge(waiting, delta)
+            if waiting is None:
+                self._deltas[delta.id] = _Waiting(delta)
+            else:
+                waiting.add(delta)
 
     def stats(self, stats: Stats) -> None:
         """Replace the statistics."""
@@ -88,7 +109,7 @@ class Outbox:
             yield CORE.encode(answer)
             del self._answers[key]
         if self._deltas:
-            yield CORE.encode(Deltas(self._step, tuple(self._deltas.values())))
+            yield CORE.encode(Deltas(self._step, tuple(waiting.merged() for waiting in self._deltas.values())))
             self._deltas.clear()
         if self._stats is not None:
             yield CORE.encode(self._stats)

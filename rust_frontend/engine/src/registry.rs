@@ -180,20 +180,18 @@ impl Registry {
             })?;
         let fresh = delta.tokens.get(known..).unwrap_or_default();
         open.request.emitted.extend_from_slice(fresh);
-        open.sender.push(fresh, delta.cached_tokens);
         let progress = !fresh.is_empty() || delta.finish.is_some();
         let left = open.sender.is_closed();
         if progress {
             self.suspects.progressed(delta.id);
         }
-        match delta.finish {
-            Some(finish) => {
-                open.sender.finish(finish);
-                self.remove(delta.id);
-                Ok(true)
-            }
-            None => Ok(left && self.abort(delta.id, "client")),
+        if let Some(finish) = delta.finish {
+            open.sender.push_last(fresh, delta.cached_tokens, finish);
+            self.remove(delta.id);
+            return Ok(true);
         }
+        open.sender.push(fresh, delta.cached_tokens);
+        Ok(left && self.abort(delta.id, "client"))
     }
 
     /// Takes in a refusal. Returns whether it ended a request.

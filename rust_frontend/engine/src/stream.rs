@@ -88,7 +88,16 @@ impl StepSender {
 
     /// Ends the stream; tokens pushed before are still read. Does nothing after the end.
     pub fn finish(&self, finish: Finish) {
-        self.change(|state| state.end = End::Finished(finish));
+        self.push_last(&[], None, finish);
+    }
+
+    /// Appends tokens and ends the stream, so that the reader gets the two together. Does nothing after the end.
+    pub fn push_last(&self, tokens: &[i32], cached_tokens: Option<u64>, finish: Finish) {
+        self.change(|state| {
+            state.tokens.extend_from_slice(tokens);
+            state.cached_tokens = cached_tokens.or(state.cached_tokens);
+            state.end = End::Finished(finish);
+        });
     }
 
     /// Ends the stream with an error, which is read after the tokens pushed before. Does nothing after the end.

@@ -13,7 +13,6 @@ import zmq
 from octavo.actors.transport import MemorySocket, memory_pair
 from octavo.engine_core.frontend import FrontendGone
 from octavo.engine_core.frontend_link import FrontendLink
-from octavo.engine_core.outbox import merge
 from octavo.engine_core.session import Kind, Role, Session, Verdict
 from octavo.errors import ProtocolError
 from octavo.wire import frontend as wire
@@ -276,12 +275,3 @@ def test_only_ipc() -> None:
             FrontendLink.connect(context, "tcp://127.0.0.1:1")
     finally:
         context.term()
-
-
-def test_merge() -> None:
-    first = wire.Delta(1, 1, 0, pack_tokens([1]), None, 16)
-    second = wire.Delta(1, 1, 1, pack_tokens([2]), wire.Finish("length"))
-    assert merge(first, second) == wire.Delta(1, 1, 0, pack_tokens([1, 2]), wire.Finish("length"), 16)
-    later = wire.Delta(1, 2, 1, pack_tokens([3]))
-    assert merge(first, later) == later
-    assert merge(later, first) == later
