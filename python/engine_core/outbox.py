@@ -27,7 +27,7 @@ class _Waiting:
         self._tokens = bytearray(delta.tokens)  # int32 [n]
 
     def add(self, delta: Delta) -> None:
-        """Append a delta that starts where this ends; one of a later attempt replaces this, an earlier one is dropped."""
+        """Append a delta that starts where this ends; a later attempt replaces this, an earlier one is dropped."""
         if delta.attempt != self._delta.attempt:
             if delta.attempt > self._delta.attempt:
                 self._delta, self._tokens = delta, bytearray(delta.tokens)
