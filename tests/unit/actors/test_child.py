@@ -19,29 +19,38 @@ pytestmark = pytest.mark.timeout(60)
 PROGRAMS = Path(__file__).parent / "programs.py"
 
 
-def test_a_killed_parent_leaves_no_orphan_within_5_seconds_grandchildren_too() -> None:
+def test_a_killed_parent_leaves_no_orphan_within_5_seconds_grandchildren_too(folder: Path) -> None:
     """tree -> tree -> tree -> leaf; SIGKILL of the first ends the others."""
-    lifeline, ours = os.pipe()
     argv = [sys.executable, str(PROGRAMS), "tree", "2"]
-    with subprocess.Popen(argv, stdin=lifeline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as top:
-        assert top.stdout is not None
-        assert top.stderr is not None
-        os.close(lifeline)
-        pids = [json.loads(top.stdout.readline())["pid"]]
-        for line in top.stderr:  # those below are passed on to the stderr of each parent
-            said = json.loads(line)
-            if "leaf" in said:
-                break
-            pids.append(said["pid"])
-        assert len(pids) == 4
-        assert all(psutil.pid_exists(pid) for pid in pids)
-        os.kill(top.pid, signal.SIGKILL)
-        killed = time.monotonic()
-        top.wait()
-        while alive := [pid for pid in pids if _runs(pid)]:
-            assert time.monotonic() - killed < 5, alive
-            time.sleep(0.01)
-        os.close(ours)
+    pids: list[int] = []
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as top:
+        try:
+            assert top.stdout is not None
+            assert top.stderr is not None
+            pids.append(json.loads(top.stdout.readline())["pid"])
+            for line in top.stderr:  # those below are passed on to the stderr of each parent
+                said = json.loads(line)
+                if "leaf" in said:
+                    break
+                pids.append(said["pid"])
+            assert len(pids) == 4
+            assert all(_runs(pid) for pid in pids)
+            os.kill(top.pid, signal.SIGKILL)
+            killed = time.monotonic()
+            top.wait()
+            while alive := [pid for pid in pids if _runs(pid)]:
+                assert time.monotonic() - killed < 5, alive
+                time.sleep(0.01)
+        finally:
+            for pid in filter(_runs, pids):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_the_end_of_stdin_ends_the_process() -> None:
