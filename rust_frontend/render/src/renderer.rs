@@ -56,8 +56,16 @@ impl Renderer {
     /// A file that is missing or damaged, by name; a decoder or template construct that is not supported. A folder
     /// without a chat template loads: its chat requests are refused.
     pub fn load(dir: &Path, seed: Option<u64>) -> Result<Self, LoadError> {
+        Self::load_at(dir, seed, &Clock::System)
+    }
+
+    /// Loads with a clock of the caller's choice for templates that write the date.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_at(dir: &Path, seed: Option<u64>, clock: &Clock) -> Result<Self, LoadError> {
         let tokenizer = Tokenizer::load(dir)?;
-        let templates = TemplateSet::load(dir, tokenizer.config(), &Clock::System)?;
+        let templates = TemplateSet::load(dir, tokenizer.config(), clock)?;
         let defaults = Defaults::load(dir, &tokenizer)?;
         let special = special(&tokenizer);
         let format = |tools| {
@@ -153,7 +161,7 @@ impl Renderer {
             messages: conversation::prepare(
                 &request.messages,
                 self.formats[0],
-                template.source().contains("developer"),
+                knows_developer(template.source()),
             ),
             tools: None,
             documents: fields.documents.clone(),
@@ -265,6 +273,11 @@ impl Renderer {
             stop_token_ids,
         }
     }
+}
+
+/// Whether a template compares a role with "developer".
+fn knows_developer(source: &str) -> bool {
+    source.contains("'developer'") || source.contains("\"developer\"")
 }
 
 /// Special tokens as template variables.
