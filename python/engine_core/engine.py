@@ -16,7 +16,7 @@ from octavo.engine_core.frontend import FrontendEvent, FrontendGone
 from octavo.engine_core.kv_plan import plan_kv
 from octavo.engine_core.sched.budget import SchedLimits
 from octavo.engine_core.worker_group import GroupDown, GroupEvent, GroupReady, GroupResult
-from octavo.errors import ProtocolError, RequestError
+from octavo.errors import EngineError, ProtocolError, RequestError
 from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from octavo.config import EngineConfig
     from octavo.engine_core.frontend import Frontend
     from octavo.engine_core.kv_plan import KvPlan
-    from octavo.wire.worker import AllocateKv, Ready, StepPlan
+    from octavo.wire.worker import AllocateKv, Ready, StepPlan, StepResult
 
 __all__ = ["EngineCore", "EngineMessage", "Workers"]
 
@@ -129,9 +129,7 @@ class EngineCore(Actor[EngineMessage]):
         """Change the state as one message says. Never waits."""
         match message:
             case GroupResult(result):
-                core = self._ready_core()
-                self._step = result.step
-                self._frontend.deliver(result.step, core.result(result))
+                self._result(result)
             case AddRequest():
                 self._add(message)
             case AbortRequests():
@@ -176,10 +174,16 @@ class EngineCore(Actor[EngineMessage]):
             startup_ms=int((time.monotonic() - self._started) * 1000),
         )
 
-    def _ready_core(self) -> Core:
+    def _result(self, result: StepResult) -> None:
+        """Apply a result. A wrong one ends this process, not for good: the state of one of us cannot be trusted."""
         if self._core is None:
-            raise ProtocolError("a worker sent a result before it was given any plan")
-        return self._core
+            raise EngineError("a worker sent a result before it was given any plan")
+        try:
+            deltas = self._core.result(result)
+        except ProtocolError as error:
+            raise EngineError(f"the workers' result does not fit their plan: {error.message}") from error
+        self._step = result.step
+        self._frontend.deliver(result.step, deltas)
 
     def _add(self, message: AddRequest) -> None:
         if self._core is None:

@@ -62,7 +62,11 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
     failure: ChildrenFailed | None = None
     with zmq.Context[zmq.Socket[bytes]]() as context:
         link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank)
-        engine = EngineCore(config, link, on_ready=lambda: report("ready"), on_shutdown=lambda: group.stop())
+        # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
+        window = 1 if config.device == "cpu" else 2
+        engine = EngineCore(
+            config, link, window=window, on_ready=lambda: report("ready"), on_shutdown=lambda: group.stop()
+        )
         group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
         engine.attach(group)
         async with anyio.create_task_group() as tasks:

@@ -39,7 +39,8 @@ def apply_result(scheduler: Scheduler, result: StepResult) -> list[Delta]:
             entry, offset = entry + 1, offset + length
         outcome = scheduler.complete(row, sampled)
         if outcome is not None and outcome.took:
-            deltas.append(_delta(row.request, sampled[: outcome.took], outcome.finish))
+            kept = sampled if outcome.took == len(sampled) else sampled[: outcome.took]
+            deltas.append(_delta(row.request, kept, outcome.finish))
     scheduler.step_ended(result.step)
     return deltas
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["admit_waiting", "try_admit"]
 
+#: Requests that others may overtake while they wait for a block that is being computed; bounds the time of a step.
+_MAX_PASSED_OVER = 32
 #: One block in so many stays free at admission, so that those who run can grow for a while.
 _WATERMARK = 100
 
@@ -25,13 +27,16 @@ def admit_waiting(state: SchedState, draft: StepDraft) -> None:
     """
     if draft.preempted or not len(state.waiting):
         return
-    reserved = _reserved(state)
+    reserved, passed_over = _reserved(state), 0
     for request in state.waiting.snapshot():
         if draft.budget == 0 or state.slots.num_free == 0:
             return
         hit = state.cache.longest_hit(request.chains, request.tokens)
         if state.computing.worth_waiting(request, hit):
             request.waits += 1
+            passed_over += 1
+            if passed_over == _MAX_PASSED_OVER:
+                return
             continue
         if not _start(state, draft, request, hit, reserved):
             return

@@ -38,14 +38,14 @@ def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
     the request were at its limit already. Decode rows get drafts as far as limit and budget allow.
     """
     remaining = request.remaining
-    count = min(remaining, budget)
-    if count < remaining:
+    if budget < remaining:
+        count = budget
         start = request.num_computed + request.flight_computed
         aligned = (start + count) // limits.chunk_align * limits.chunk_align - start
         count = aligned if aligned > 0 else count  # a budget below the alignment still makes progress
         return Share(count, 0, False) if count > 0 else None
     room = request.limit - request.tokens_max - 1
-    if count == 0 or room < 0:
+    if remaining == 0 or room < 0:
         return None
-    drafts = min(limits.num_drafts, room, budget - count) if count == 1 else 0
-    return Share(count + drafts, drafts, True)
+    drafts = min(limits.num_drafts, room, budget - remaining) if remaining == 1 and limits.num_drafts else 0
+    return Share(remaining + drafts, drafts, True)

@@ -38,8 +38,9 @@ def add_row(state: SchedState, draft: StepDraft, request: Request) -> bool:
     tables = request.tables
     if got is None or tables is None:
         return False
-    span = _span(request, got)
-    if span.end_max > tables.covered or got.tokens - got.drafts > 1:
+    end_max = request.num_computed + request.flight_computed + request.flight_drafts + got.tokens
+    if end_max > tables.covered or got.tokens - got.drafts > 1:  # else there is room already
+        span = _span(request, got)
         if got.drafts and not state.cache.extend(tables, span):  # drafts are not worth anybody's preemption
             got = Share(got.tokens - got.drafts, 0, got.samples)
             span = _span(request, got)

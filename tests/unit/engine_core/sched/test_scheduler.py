@@ -6,6 +6,8 @@ from array import array
 
 import pytest
 
+from octavo.engine_core.sched.draft import StepDraft
+from octavo.engine_core.sched.preemption import preempt
 from octavo.errors import ProtocolError, RequestError
 from octavo.wire.worker import StepResult
 from tests.engine.harness import Harness, Setup, request
@@ -158,3 +160,16 @@ def test_a_result_of_another_step_or_of_other_rows_is_refused() -> None:
         h.core.result(StepResult(9, b"", b"", b"", b"", 0))
     with pytest.raises(ProtocolError, match="other rows"):
         h.core.result(StepResult(1, b"", b"", b"", b"", 0))
+
+
+def test_a_row_of_an_earlier_life_is_not_applied() -> None:
+    h = Harness(Setup(window=2))
+    h.add(request(1, [1] * 5, 9))
+    h.send()
+    state = h.core._scheduler._state
+    preempt(state, StepDraft(0), next(iter(state.running)))
+    assert h.send(), "it runs again, under a higher generation, while its first row is in flight"
+    h.receive()
+    assert h.seen[1].tokens == []
+    h.run()
+    h.verify_all()
