@@ -20,12 +20,12 @@ import msgspec
 import octavo_native
 
 from octavo import __version__, log
-from octavo.actors.errors import ProcessDied
+from octavo.actors.errors import ChildrenFailed, ProcessDied
 from octavo.actors.link import StdoutLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
 from octavo.config import EngineConfig, FrontendConfig, ServeConfig
-from octavo.errors import ConfigError, ProtocolError
+from octavo.errors import ConfigError, OctavoError, ProtocolError
 from octavo.memory import available_bytes
 from octavo.modelfiles import ModelFiles, export_tokenizer, resolve
 from octavo.runfolder import run_folder
@@ -173,10 +173,16 @@ class _Server:
             limit=RestartLimit(max_restarts=self.config.max_restarts, window_s=_RESTART_WINDOW_S),
             on_exit=self._on_exit,
         )
+        failure: ChildrenFailed | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch_signals, supervisor, group.cancel_scope)
-            await supervisor.run()
+            try:
+                await supervisor.run()
+            except ChildrenFailed as error:  # caught here, because the group would wrap it
+                failure = error
             group.cancel_scope.cancel()
+        if failure is not None:
+            raise _reason(failure)
         _log.info("stopped")
         return 0
 
@@ -225,6 +231,20 @@ class _Server:
             return Verdict.GIVE_UP
         _log.error("%s ended and is restarted: %s", exit.name, exit.error or "exit code 0")
         return None
+
+
+def _reason(failure: ChildrenFailed) -> OctavoError:
+    """Return what to tell the user: the last thing that a part said about why it cannot go on."""
+    for cause in reversed(failure.causes):
+        if isinstance(cause, ProcessDied) and cause.returncode == _EXIT_FINAL and cause.stderr:
+            return ConfigError(_without_head(cause.stderr[-1]))
+    return failure
+
+
+def _without_head(line: str) -> str:
+    """Cut the clock, the level and the process name off a line of the log."""
+    parts = line.split(maxsplit=3)
+    return parts[3] if len(parts) == 4 else line
 
 
 def _check_hello(message: dict[str, Any]) -> None:
