@@ -141,6 +141,6 @@ fn submit(
         text,
         prompt_tokens,
         metrics,
-        app.shutdown.clone(),
+        app.shutdown.cut_token(),
     ))
 }

@@ -4,9 +4,9 @@ use octavo_api::{ApiError, FinishReason, StopReason, Usage};
 use octavo_engine::{Step, StepStream};
 use octavo_render::OutputText;
 use octavo_telemetry::{Outcome, RequestMetrics};
+use tokio_util::sync::CancellationToken;
 
 use crate::refusal::{of_generate, stopping};
-use crate::shutdown::Shutdown;
 
 /// What a step brought.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) struct Output {
     steps: StepStream,
     text: OutputText,
     metrics: RequestMetrics,
-    shutdown: Shutdown,
+    cut: CancellationToken,
     prompt_tokens: usize,
     cached_tokens: Option<usize>,
     begun: bool,
@@ -44,13 +44,13 @@ impl Output {
         text: OutputText,
         prompt_tokens: usize,
         metrics: RequestMetrics,
-        shutdown: Shutdown,
+        cut: CancellationToken,
     ) -> Self {
         Self {
             steps,
             text,
             metrics,
-            shutdown,
+            cut,
             prompt_tokens,
             cached_tokens: None,
             begun: false,
@@ -74,7 +74,7 @@ impl Output {
         let step = tokio::select! {
             biased;
             step = self.steps.next() => step,
-            () = self.shutdown.cutting() => return Err(stopping()),
+            () = self.cut.cancelled() => return Err(stopping()),
         };
         let result = match step {
             Some(Ok(step)) => Ok(self.advance(&step)),

@@ -44,6 +44,11 @@ impl Shutdown {
         self.cut.cancelled().await;
     }
 
+    /// What tells one request of the second stage. Waiting on it for each token touches nothing that requests share.
+    pub(crate) fn cut_token(&self) -> CancellationToken {
+        self.cut.child_token()
+    }
+
     pub(crate) async fn abandoning(&self) {
         self.abandon.cancelled().await;
     }

@@ -209,7 +209,7 @@ fn a_stop_string_over_many_tokens_ends_the_request() {
         let last = &chunks.last().unwrap().choices[0];
         assert_eq!(last.finish_reason, Some(FinishReason::Stop));
         assert_eq!(last.stop_reason, Some(StopReason::Text("STOP".to_owned())));
-        assert_eq!(server.metric("request_success_total"), 2.0);
+        assert_eq!(server.finished("stop"), 2.0);
     });
 }
 

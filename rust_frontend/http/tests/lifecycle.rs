@@ -240,8 +240,10 @@ fn a_connection_that_never_ends_does_not_hold_up_the_end() {
         };
         let server = Server::start_with(settings, Duration::ZERO).await;
         let mut half = server.connect().await;
-        half.send(b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{").await;
-        eventually("the connection is served", || true).await;
+        let head = "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n\
+            Expect: 100-continue\r\nContent-Length: 9\r\n\r\n";
+        half.send(head.as_bytes()).await;
+        assert_eq!(half.head().await.status, 100);
         server.shutdown.drain();
         server.ended().await;
         assert!(half.closed().await);

@@ -97,11 +97,20 @@ impl Server {
 
     /// The value of a series without labels of its own.
     pub fn metric(&self, name: &str) -> f64 {
+        self.series(&format!("octavo:{name}{{model_name=\"test\"}}"))
+    }
+
+    /// How many requests have ended for a reason.
+    pub fn finished(&self, reason: &str) -> f64 {
+        let labels = format!("model_name=\"test\",finished_reason=\"{reason}\"");
+        self.series(&format!("octavo:request_success_total{{{labels}}}"))
+    }
+
+    fn series(&self, head: &str) -> f64 {
         let text = self.metrics.encode(None, true);
-        let head = format!("octavo:{name}{{model_name=\"test\"");
         let line = text
             .lines()
-            .find(|line| line.starts_with(&head))
+            .find(|line| line.starts_with(head))
             .unwrap_or_else(|| panic!("no series {head} in\n{text}"));
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
