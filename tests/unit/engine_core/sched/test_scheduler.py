@@ -66,15 +66,16 @@ def test_the_latest_of_the_lowest_priority_is_preempted() -> None:
 
 
 def test_a_preempting_step_admits_nobody() -> None:
-    h = Harness(Setup(max_model_len=40, spare_blocks=(1, 30, 30), caching=False))
-    h.add(request(1, [1] * 10, 20))
-    h.add(request(2, [2] * 10, 20))
-    preempted = 0
-    while h.core.stats(0).preemptions == preempted:
-        h.step()
-    stats = h.core.stats(0)
-    assert (stats.running, stats.waiting) == (1, 1)
-    assert not h.worker._slots.keys() - {0, 1}
+    h = Harness(Setup(max_num_seqs=2, max_model_len=40, spare_blocks=(0, 30, 30), caching=False))
+    h.add(request(1, [1] * 16, 9))
+    h.add(request(2, [2] * 20, 9))
+    h.step()  # 9 of the 10 full blocks are taken
+    h.add(request(3, [3] * 4, 9, priority=-1))  # would fit, but all slots are taken
+    while h.core.stats(0).preemptions == 0:
+        assert h.step()
+    assert (h.core.stats(0).running, h.core.stats(0).waiting) == (1, 2)
+    h.step()
+    assert (h.core.stats(0).running, h.core.stats(0).waiting) == (2, 1)
     h.run()
     h.verify_all()
 
@@ -173,3 +174,16 @@ def test_a_row_of_an_earlier_life_is_not_applied() -> None:
     assert h.seen[1].tokens == []
     h.run()
     h.verify_all()
+
+
+def test_nobody_is_preempted_for_blocks_that_a_fence_is_about_to_release() -> None:
+    h = Harness(Setup(window=2, max_model_len=40, spare_blocks=(1, 30, 30), caching=False))
+    for number, length in ((1, 16), (2, 16), (3, 8)):  # 4, 4 and 2 of the 11 full blocks
+        h.add(request(number, [number] * length, 4))
+    h.send()
+    h.abort(3)
+    assert rows(h) == [(0, 1)], "one block is left; the second request waits for those of the third"
+    assert (h.core.stats(0).preemptions, h.core.stats(0).running) == (0, 2)
+    h.run()
+    h.verify_all()
+    assert h.core.stats(0).preemptions == 0
