@@ -1,0 +1,382 @@
+//! What requests may say, and what the refusals say.
+#![allow(clippy::unwrap_used)]
+
+use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest, Content, ErrorKind, Prompt};
+use serde_json::{Value, json};
+
+fn body(value: &Value) -> Body {
+    Body::parse(&serde_json::to_vec(value).unwrap()).unwrap()
+}
+
+/// A chat request with these fields besides the least that is needed.
+fn chat(extra: Value) -> Result<ChatRequest, ApiError> {
+    let mut fields = json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]});
+    fields
+        .as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().cloned().unwrap());
+    ChatRequest::from_body(body(&fields))
+}
+
+fn completion(extra: Value) -> Result<CompletionRequest, ApiError> {
+    let mut fields = json!({"model": "tiny", "prompt": "hi"});
+    fields
+        .as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().cloned().unwrap());
+    CompletionRequest::from_body(body(&fields))
+}
+
+/// Both routes refuse these fields with a 400 that names the field and says what is allowed.
+fn refused(extra: &Value, param: &str, said: &str) {
+    for error in [
+        chat(extra.clone()).unwrap_err(),
+        completion(extra.clone()).unwrap_err(),
+    ] {
+        assert_eq!(error.status(), 400, "{extra}");
+        assert_eq!(error.param.as_deref(), Some(param), "{extra}: {error}");
+        assert!(error.message.contains(said), "{extra}: {error}");
+        assert!(error.message.contains(param), "{extra}: {error}");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_named_with_the_range() {
+    for (extra, param, said) in [
+        (json!({"temperature": -3}), "temperature", "from 0"),
+        (
+            json!({"temperature": "1e400"}),
+            "temperature",
+            "must be a number",
+        ),
+        (json!({"temperature": true}), "temperature", "got true"),
+        (json!({"top_p": 0}), "top_p", "above 0 and at most 1"),
+        (json!({"top_p": 7}), "top_p", "got 7"),
+        (json!({"top_k": 0.5}), "top_k", "0 or -1 for all"),
+        (json!({"top_k": -2}), "top_k", "got -2"),
+        (
+            json!({"max_tokens": -1}),
+            "max_tokens",
+            "at least 1; got -1",
+        ),
+        (json!({"max_tokens": 0}), "max_tokens", "at least 1"),
+        (json!({"max_tokens": 5.0}), "max_tokens", "an integer"),
+        (json!({"max_tokens": "5"}), "max_tokens", "an integer"),
+        (
+            json!({"seed": 9_223_372_036_854_775_808_u64}),
+            "seed",
+            "2^63-1",
+        ),
+        (json!({"seed": 1.5}), "seed", "an integer"),
+        (
+            json!({"stop": ["a", "b", "c", "d", "e"]}),
+            "stop",
+            "at most 4",
+        ),
+        (json!({"stop": ""}), "stop", "none of them empty"),
+        (json!({"stop": [1]}), "stop", "got 1"),
+        (json!({"stop_token_ids": [-1]}), "stop_token_ids", "got -1"),
+        (
+            json!({"stop_token_ids": [2_147_483_648_u64]}),
+            "stop_token_ids",
+            "integers from 0",
+        ),
+        (json!({"stop_token_ids": 5}), "stop_token_ids", "a list"),
+        (json!({"ignore_eos": 1}), "ignore_eos", "true or false"),
+        (json!({"stream": "yes"}), "stream", "true or false"),
+        (
+            json!({"stream_options": {"include_usage": true}}),
+            "stream_options",
+            "only when 'stream' is true",
+        ),
+        (json!({"user": 7}), "user", "a string"),
+        // Not implemented: any value but the neutral one is refused, in range or not.
+        (json!({"min_p": 2}), "min_p", "not supported"),
+        (json!({"n": 0}), "n", "send 1"),
+        (
+            json!({"repetition_penalty": 0}),
+            "repetition_penalty",
+            "not supported",
+        ),
+        (
+            json!({"presence_penalty": 3}),
+            "presence_penalty",
+            "not supported",
+        ),
+    ] {
+        refused(&extra, param, said);
+    }
+    let error = chat(json!({"max_completion_tokens": -1})).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("max_completion_tokens"));
+    let error = chat(json!({"stream": true, "stream_options": {"include_usage": 1}})).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("stream_options.include_usage"));
+}
+
+#[test]
+fn edges_of_the_ranges_are_allowed() {
+    let fields = json!({
+        "temperature": 0, "top_p": 1, "top_k": -1, "seed": i64::MIN, "max_tokens": 1, "stop": [], "stop_token_ids": [0],
+        "min_p": 0, "n": 1, "presence_penalty": 0.0, "repetition_penalty": 1, "logit_bias": {}, "tools": [],
+        "tool_choice": "none", "response_format": {"type": "text"}, "logprobs": null, "echo": false, "user": "u",
+        "unheard_of": {"a": 1}, "stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": false},
+    });
+    let request = chat(fields.clone()).unwrap();
+    assert_eq!(request.sampling.temperature, Some(0.0));
+    assert_eq!(request.sampling.top_k, Some(0));
+    assert_eq!(request.sampling.seed, Some(i64::MIN));
+    assert!(request.stream && request.include_usage);
+    assert_eq!(completion(fields).unwrap().sampling.max_tokens, Some(1));
+    let nothing = chat(
+        json!({"temperature": null, "max_tokens": null, "tools": null, "n": null, "stop": null}),
+    )
+    .unwrap();
+    assert_eq!(nothing.sampling, chat(json!({})).unwrap().sampling);
+    assert_eq!(
+        chat(json!({"max_tokens": 5, "max_completion_tokens": 7}))
+            .unwrap()
+            .sampling
+            .max_tokens,
+        Some(7)
+    );
+    assert_eq!(completion(json!({})).unwrap().sampling.max_tokens, Some(16));
+    assert_eq!(
+        completion(json!({"stop": "END"})).unwrap().sampling.stop,
+        ["END"]
+    );
+}
+
+#[test]
+fn what_is_not_implemented_is_refused_by_name() {
+    for (extra, param) in [
+        (
+            json!({"tools": [{"type": "function", "function": {"name": "f"}}]}),
+            "tools",
+        ),
+        (json!({"tool_choice": "auto"}), "tool_choice"),
+        (
+            json!({"tool_choice": {"type": "function", "function": {"name": "f"}}}),
+            "tool_choice",
+        ),
+        (json!({"functions": [{"name": "f"}]}), "functions"),
+        (
+            json!({"response_format": {"type": "json_object"}}),
+            "response_format",
+        ),
+        (json!({"logprobs": true}), "logprobs"),
+        (json!({"top_logprobs": 2}), "top_logprobs"),
+        (json!({"n": 2}), "n"),
+        (json!({"best_of": 2}), "best_of"),
+        (json!({"echo": true}), "echo"),
+        (json!({"presence_penalty": 0.5}), "presence_penalty"),
+        (json!({"frequency_penalty": -0.5}), "frequency_penalty"),
+        (json!({"logit_bias": {"7": -100}}), "logit_bias"),
+        (
+            json!({"include_stop_str_in_output": true}),
+            "include_stop_str_in_output",
+        ),
+        (json!({"skip_special_tokens": false}), "skip_special_tokens"),
+        (json!({"cache_salt": "s"}), "cache_salt"),
+        (json!({"chat_template": "{{ messages }}"}), "chat_template"),
+        (json!({"modalities": ["text", "audio"]}), "modalities"),
+        (
+            json!({"stream": true, "stream_options": {"continuous_usage_stats": true}}),
+            "stream_options.continuous_usage_stats",
+        ),
+    ] {
+        let error = chat(extra.clone()).unwrap_err();
+        assert_eq!(
+            (error.status(), error.code, error.param.as_deref()),
+            (400, "unsupported_parameter", Some(param)),
+            "{extra}"
+        );
+        assert!(error.message.contains(&format!("'{param}'")), "{error}");
+    }
+    for (extra, param) in [
+        (json!({"suffix": "x"}), "suffix"),
+        (json!({"logprobs": 0}), "logprobs"),
+        (json!({"best_of": 3}), "best_of"),
+    ] {
+        assert_eq!(completion(extra).unwrap_err().param.as_deref(), Some(param));
+    }
+    // Chat's fields mean nothing to completions, as with any unknown field.
+    assert!(completion(json!({"tools": [1]})).is_ok());
+}
+
+#[test]
+fn messages_are_checked_in_form() {
+    let with = |messages: Value| chat(json!({"messages": messages}));
+    for (messages, param, said) in [
+        (json!([]), "messages", "at least one"),
+        (json!("hi"), "messages", "a list"),
+        (json!(["hi"]), "messages.0", "an object"),
+        (json!([{"content": "hi"}]), "messages.0.role", "missing"),
+        (json!([{"role": "user"}]), "messages.0.content", "missing"),
+        (
+            json!([{"role": "user", "content": null}]),
+            "messages.0.content",
+            "a string or a list of text parts",
+        ),
+        (
+            json!([{"role": "user", "content": 5}]),
+            "messages.0.content",
+            "got 5",
+        ),
+        (
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
+            "messages.0.content.0",
+            "image_url",
+        ),
+        (
+            json!([{"role": "user", "content": [{"type": "poem", "text": "x"}]}]),
+            "messages.0.content.0.type",
+            "poem",
+        ),
+        (
+            json!([{"role": "user", "content": [{"type": "text"}]}]),
+            "messages.0.content.0.text",
+            "missing",
+        ),
+        (
+            json!([{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [{"function": {}}]}]),
+            "messages.1.tool_calls.0.function.name",
+            "missing",
+        ),
+    ] {
+        let error = with(messages.clone()).unwrap_err();
+        assert_eq!(
+            (error.status(), error.param.as_deref()),
+            (400, Some(param)),
+            "{messages}: {error}"
+        );
+        assert!(error.message.contains(said), "{error}");
+    }
+    let request = with(json!([
+        {"role": "user", "content": [{"type": "text", "text": "a"}, "b"]},
+        {"role": "assistant", "content": null, "name": "n", "zeta": {"b": 1, "a": 2}},
+    ]));
+    let messages = request.unwrap().messages;
+    assert_eq!(
+        messages[0].content,
+        Some(Content::Parts(vec!["a".to_owned(), "b".to_owned()]))
+    );
+    assert_eq!(messages[1].content, None);
+    assert_eq!(
+        Value::from(messages[1].rest.clone()).to_string(),
+        r#"{"name":"n","zeta":{"b":1,"a":2}}"#
+    );
+}
+
+#[test]
+fn prompts_are_one_text_or_one_list_of_ids() {
+    let prompt =
+        |prompt: Value| completion(json!({"prompt": prompt})).map(|request| request.prompt);
+    assert_eq!(prompt(json!("")).unwrap(), Prompt::Text(String::new()));
+    assert_eq!(prompt(json!([1, 2])).unwrap(), Prompt::Tokens(vec![1, 2]));
+    assert_eq!(prompt(json!(["a"])).unwrap(), Prompt::Text("a".to_owned()));
+    assert_eq!(prompt(json!([[3]])).unwrap(), Prompt::Tokens(vec![3]));
+    for (wrong, said) in [
+        (json!([]), "empty list"),
+        (json!([[]]), "empty list"),
+        (json!([-1]), "got -1"),
+        (json!([99_999_999_999_u64]), "integers from 0"),
+        (json!([1.5]), "got 1.5"),
+        (json!([1, "a"]), "got \"a\""),
+        (json!(["a", "b"]), "Batches are not supported"),
+        (json!([[1], [2]]), "Batches are not supported"),
+        (json!({"a": 1}), "a string or a list of token ids"),
+        (json!(null), "missing"),
+    ] {
+        let error = prompt(wrong.clone()).unwrap_err();
+        assert_eq!(
+            (error.status(), error.param.as_deref()),
+            (400, Some("prompt")),
+            "{wrong}"
+        );
+        assert!(error.message.contains(said), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn the_model_is_known_before_anything_is_judged() {
+    assert_eq!(
+        body(&json!({"model": "nope", "messages": 5}))
+            .model()
+            .unwrap(),
+        Some("nope")
+    );
+    assert_eq!(body(&json!({"messages": []})).model().unwrap(), None);
+    assert_eq!(
+        body(&json!({"model": 5}))
+            .model()
+            .unwrap_err()
+            .param
+            .as_deref(),
+        Some("model")
+    );
+    let error = ApiError::model_not_found("nope", &["tiny".to_owned()]);
+    assert_eq!(
+        (error.status(), error.code, error.param.as_deref()),
+        (404, "model_not_found", Some("model"))
+    );
+    assert!(error.message.contains("`nope`") && error.message.contains("tiny"));
+}
+
+#[test]
+fn bodies_that_are_no_object_are_refused_with_the_place() {
+    for (bytes, said) in [
+        (&b""[..], "empty"),
+        (b"  \n", "empty"),
+        (b"[]", "a list"),
+        (b"null", "null"),
+        (b"{bad json", "line 1 column 2"),
+        (
+            b"{\"prompt\": \"x\",\n \"temperature\": NaN}",
+            "temperature",
+        ),
+        (b"{\"prompt\":\"x\",\"temperature\":1e400}", "temperature"),
+        (b"{\"a\": \"\xff\"}", "not valid JSON"),
+    ] {
+        let error = Body::parse(bytes).unwrap_err();
+        assert_eq!((error.status(), error.code), (400, "invalid_json"));
+        assert!(error.message.contains(said), "{error}");
+    }
+    let deep = [
+        b"{\"a\":".repeat(100_000),
+        b"1".to_vec(),
+        b"}".repeat(100_000),
+    ]
+    .concat();
+    assert!(
+        Body::parse(&deep)
+            .unwrap_err()
+            .message
+            .contains("recursion limit")
+    );
+    // The last of equal keys holds, as in Python.
+    assert_eq!(
+        Body::parse(br#"{"model": "a", "model": "b"}"#)
+            .unwrap()
+            .model()
+            .unwrap(),
+        Some("b")
+    );
+}
+
+#[test]
+fn errors_have_the_shape_of_openai() {
+    let error = ApiError::too_long("prompt", 70, 64);
+    assert!(error.message.contains("70 tokens") && error.message.contains("64 tokens"));
+    let body = serde_json::to_value(error.body()).unwrap();
+    assert_eq!(body["error"]["type"], "invalid_request_error");
+    assert_eq!(body["error"]["code"], "context_length_exceeded");
+    assert_eq!(body["error"]["param"], "prompt");
+    assert_eq!(
+        ApiError::rejected("too_long", "m", None).code,
+        "context_length_exceeded"
+    );
+    assert_eq!(
+        ApiError::rejected("overloaded", "m", None).kind,
+        ErrorKind::Overloaded
+    );
+    assert_eq!(ApiError::unavailable("m", 5).retry_after_s, Some(5));
+}
