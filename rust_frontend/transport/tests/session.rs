@@ -1,4 +1,4 @@
-//! Pairs of sessions over channels that lose messages, with restarts of either end.
+//! Pairs of sessions over channels that lose and repeat messages, with restarts of either end.
 
 #![allow(clippy::panic)]
 
@@ -221,6 +221,7 @@ enum Op {
     Send(usize, u64),
     Arrive(usize),
     Lose(usize),
+    Repeat(usize),
     Consume(usize),
     Tick(u64),
     Restart(usize),
@@ -232,6 +233,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (side.clone(), prop_oneof![9 => 0..400_u64, 1 => 900..5_000_u64]).prop_map(|(s, b)| Op::Send(s, b)),
         10 => side.clone().prop_map(Op::Arrive),
         2 => side.clone().prop_map(Op::Lose),
+        1 => side.clone().prop_map(Op::Repeat),
         5 => side.clone().prop_map(Op::Consume),
         4 => (0..700_u64).prop_map(Op::Tick),
         1 => side.prop_map(Op::Restart),
@@ -248,6 +250,11 @@ fn run(ops: Vec<Op>) -> World {
             Op::Lose(from) => {
                 if world.wires[from].pop_front().is_some() {
                     world.losses += 1;
+                }
+            }
+            Op::Repeat(from) => {
+                if let Some(&first) = world.wires[from].front() {
+                    world.wires[from].push_front(first);
                 }
             }
             Op::Consume(side) => world.consume(side),
@@ -286,7 +293,7 @@ proptest! {
     #[test]
     fn without_loss_nothing_is_opened_anew(ops in prop::collection::vec(op(), 0..120)) {
         let quick = |op| if let Op::Tick(millis) = op { Op::Tick(millis / 250) } else { op };
-        let ops = ops.into_iter().filter(|op| !matches!(op, Op::Lose(_) | Op::Restart(_))).map(quick).collect();
+        let ops = ops.into_iter().filter(|op| !matches!(op, Op::Lose(_) | Op::Repeat(_) | Op::Restart(_))).map(quick).collect();
         let mut world = run(ops);
         world.settle();
         assert_eq!(world.reopenings, 0);
@@ -344,6 +351,42 @@ fn small_messages_are_bounded_in_number() {
     assert_eq!(sent, 16_384);
     world.settle();
     assert!(world.send(CORE, 0));
+}
+
+#[test]
+fn hellos_that_queue_up_open_one_session() {
+    let mut world = World::new();
+    for _ in 0..5 {
+        world.tick(500);
+    }
+    while world.arrive(CORE) || world.arrive(FRONTEND) {}
+    assert_eq!(world.ends[FRONTEND].session.epoch(), 1);
+}
+
+#[test]
+fn a_lost_welcome_is_missed_by_either_side() {
+    for speaker in [FRONTEND, CORE] {
+        let mut world = World::new();
+        world.settle();
+        let now = world.now;
+        // And its Welcome is lost.
+        world.ends[FRONTEND].session.reopen(now);
+        for _ in 0..4 {
+            world.now += Duration::from_millis(500);
+            if speaker == CORE {
+                world.send(CORE, 10);
+            } else {
+                world.tick(0);
+            }
+            while world.arrive(CORE) || world.arrive(FRONTEND) {}
+        }
+        assert!(world.ends[CORE].session.is_open());
+        assert!(world.ends[CORE].session.epoch() >= 3);
+        assert_eq!(
+            world.ends[CORE].key(CORE),
+            world.ends[FRONTEND].key(FRONTEND)
+        );
+    }
 }
 
 #[test]

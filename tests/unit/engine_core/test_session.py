@@ -1,10 +1,11 @@
-"""Pairs of sessions over channels that lose messages, with restarts of either end."""
+"""Pairs of sessions over channels that lose and repeat messages, with restarts of either end."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ OPS = st.one_of(
     st.tuples(st.just("arrive"), SIDES),
     st.tuples(st.just("arrive"), SIDES),
     st.tuples(st.just("lose"), SIDES),
+    st.tuples(st.just("repeat"), SIDES),
     st.tuples(st.just("consume"), SIDES),
     st.tuples(st.just("tick"), st.floats(0, 0.7)),
     st.tuples(st.just("restart"), SIDES),
@@ -151,10 +153,10 @@ def run(ops: list[tuple[object, ...]]) -> World:
     world = World()
     world.tick(0)
     for name, *args in ops:
-        if name == "lose":
+        if name in ("lose", "repeat"):
             wire = world.wires[int(str(args[0]))]
             if wire:
-                wire.popleft()
+                wire.popleft() if name == "lose" else wire.appendleft(wire[0])
         else:
             getattr(world, str(name))(*args)
         world.check()
@@ -181,7 +183,7 @@ def test_delivered_in_order_once_and_no_loss_unnoticed(ops: list[tuple[object, .
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(OPS, max_size=100))
 def test_without_loss_or_delay_nothing_is_opened_anew(ops: list[tuple[object, ...]]) -> None:
-    quick = [("tick", 0.001) if op[0] == "tick" else op for op in ops if op[0] not in ("lose", "restart")]
+    quick = [("tick", 0.001) if op[0] == "tick" else op for op in ops if op[0] not in ("lose", "repeat", "restart")]
     world = run(quick)
     world.settle()
     assert world.reopenings == 0
@@ -250,3 +252,51 @@ def test_a_core_finds_a_new_frontend_without_being_asked() -> None:
         exchange(world)
     assert world.ends[FRONTEND].session.is_open
     assert world.ends[CORE].session.peer == world.ends[FRONTEND].incarnation
+
+
+def test_what_was_seen_is_dropped() -> None:
+    world = World()
+    world.settle()
+    assert world.send(CORE, 10)
+    world.wires[CORE].append(world.wires[CORE][0])
+    exchange(world)
+    assert world.ends[FRONTEND].delivered[world.key(FRONTEND)] == [0]
+    assert world.reopenings == 0
+
+
+@pytest.mark.parametrize("speaker", [FRONTEND, CORE])
+def test_a_lost_welcome_is_missed_by_either_side(speaker: int) -> None:
+    world = World()
+    world.settle()
+    world.ends[FRONTEND].session.reopen(world.now)  # and its Welcome is lost
+    for _ in range(4):
+        world.now += 0.5
+        if speaker == CORE:
+            world.send(CORE, 10)
+        else:
+            world.tick(0)
+        exchange(world)
+    assert world.ends[CORE].session.is_open
+    assert world.key(CORE) == world.key(FRONTEND)
+    assert world.ends[CORE].session.epoch >= 3
+
+
+def test_hellos_that_queue_up_open_one_session() -> None:
+    world = World()
+    for _ in range(5):
+        world.tick(0.5)
+    assert len(world.wires[CORE]) == 5
+    exchange(world)
+    assert world.ends[FRONTEND].session.epoch == 1
+
+
+def test_small_messages_are_bounded_in_number() -> None:
+    world = World()
+    world.settle()
+    sent = 0
+    while world.send(CORE, 0):
+        sent += 1
+        assert sent <= 16_384
+    assert sent == 16_384
+    world.settle()
+    assert world.send(CORE, 0)
