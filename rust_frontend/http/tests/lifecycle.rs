@@ -9,7 +9,7 @@ use std::time::Duration;
 use octavo_engine::GenerateError;
 use octavo_http::Settings;
 use serde_json::{Value, json};
-use support::client::events;
+use support::client::{Client, events};
 use support::{Server, eventually, within};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -76,14 +76,14 @@ fn a_client_that_does_not_read_holds_up_nobody_and_is_let_go() {
             ..Settings::default()
         };
         let server = Server::start_with(settings, Duration::ZERO).await;
-        let mut deaf = server.connect().await;
+        let mut deaf = Client::connect_narrow(server.address).await;
         deaf.post(CHAT, &hello(true)).await;
         let mut call = server.script.call().await;
         // The engine is never held up; more than all socket buffers hold is on its way.
-        let text = "x".repeat(1 << 20);
+        let text = "x".repeat(256 << 10);
         let mut pushed = 0;
         while call.aborted.try_recv().is_err() {
-            if pushed < 64 {
+            if pushed < 48 {
                 pushed += 1;
                 call.say(&text);
             }

@@ -18,6 +18,11 @@ fn value(text: &str, series: &str) -> f64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
+/// The value of a series without labels of its own.
+fn plain(text: &str, name: &str) -> f64 {
+    value(text, &format!("octavo:{name}{{model_name=\"m\"}}"))
+}
+
 fn stats() -> Stats {
     Stats {
         running: 3,
@@ -38,51 +43,24 @@ fn stats() -> Stats {
 fn engine_figures_come_from_the_stats() {
     let metrics = Metrics::new("m");
     let before = metrics.encode(None, false);
-    assert_eq!(
-        value(&before, "octavo:num_requests_running{model_name=\"m\"}"),
-        0.0
-    );
-    assert_eq!(value(&before, "octavo:engine_ready{model_name=\"m\"}"), 0.0);
+    assert_eq!(plain(&before, "num_requests_running"), 0.0);
+    assert_eq!(plain(&before, "engine_ready"), 0.0);
 
     let text = metrics.encode(Some(&stats()), true);
-    assert_eq!(value(&text, "octavo:engine_ready{model_name=\"m\"}"), 1.0);
-    assert_eq!(
-        value(&text, "octavo:num_requests_running{model_name=\"m\"}"),
-        3.0
-    );
-    assert_eq!(
-        value(&text, "octavo:num_requests_waiting{model_name=\"m\"}"),
-        2.0
-    );
-    assert_eq!(
-        value(&text, "octavo:kv_cache_usage_perc{model_name=\"m\"}"),
-        0.75
-    );
-    assert_eq!(
-        value(&text, "octavo:prefix_cache_queries_total{model_name=\"m\"}"),
-        40.0
-    );
-    assert_eq!(
-        value(&text, "octavo:prefix_cache_hits_total{model_name=\"m\"}"),
-        30.0
-    );
-    assert_eq!(
-        value(&text, "octavo:num_preemptions_total{model_name=\"m\"}"),
-        1.0
-    );
+    assert_eq!(plain(&text, "engine_ready"), 1.0);
+    assert_eq!(plain(&text, "num_requests_running"), 3.0);
+    assert_eq!(plain(&text, "num_requests_waiting"), 2.0);
+    assert_eq!(plain(&text, "kv_cache_usage_perc"), 0.75);
+    assert_eq!(plain(&text, "prefix_cache_queries_total"), 40.0);
+    assert_eq!(plain(&text, "prefix_cache_hits_total"), 30.0);
+    assert_eq!(plain(&text, "num_preemptions_total"), 1.0);
 }
 
 #[test]
 fn a_request_is_counted_once_by_its_outcome() {
     let metrics = Metrics::new("m");
     let mut request = metrics.request(Instant::now());
-    assert_eq!(
-        value(
-            &metrics.encode(None, true),
-            "octavo:num_requests_open{model_name=\"m\"}"
-        ),
-        1.0
-    );
+    assert_eq!(plain(&metrics.encode(None, true), "num_requests_open"), 1.0);
     request.prompt(7);
     request.cached(4);
     request.tokens(1);
@@ -101,43 +79,13 @@ fn a_request_is_counted_once_by_its_outcome() {
     assert_eq!(finished("stop"), 1.0);
     assert_eq!(finished("abort"), 1.0);
     assert_eq!(finished("error"), 0.0);
-    assert_eq!(
-        value(&text, "octavo:num_requests_open{model_name=\"m\"}"),
-        0.0
-    );
-    assert_eq!(
-        value(&text, "octavo:prompt_tokens_total{model_name=\"m\"}"),
-        7.0
-    );
-    assert_eq!(
-        value(&text, "octavo:prompt_tokens_cached_total{model_name=\"m\"}"),
-        4.0
-    );
-    assert_eq!(
-        value(&text, "octavo:generation_tokens_total{model_name=\"m\"}"),
-        4.0
-    );
-    assert_eq!(
-        value(
-            &text,
-            "octavo:time_to_first_token_seconds_count{model_name=\"m\"}"
-        ),
-        1.0
-    );
-    assert_eq!(
-        value(
-            &text,
-            "octavo:inter_token_latency_seconds_count{model_name=\"m\"}"
-        ),
-        3.0
-    );
-    assert_eq!(
-        value(
-            &text,
-            "octavo:e2e_request_latency_seconds_count{model_name=\"m\"}"
-        ),
-        1.0
-    );
+    assert_eq!(plain(&text, "num_requests_open"), 0.0);
+    assert_eq!(plain(&text, "prompt_tokens_total"), 7.0);
+    assert_eq!(plain(&text, "prompt_tokens_cached_total"), 4.0);
+    assert_eq!(plain(&text, "generation_tokens_total"), 4.0);
+    assert_eq!(plain(&text, "time_to_first_token_seconds_count"), 1.0);
+    assert_eq!(plain(&text, "inter_token_latency_seconds_count"), 3.0);
+    assert_eq!(plain(&text, "e2e_request_latency_seconds_count"), 1.0);
 }
 
 #[test]

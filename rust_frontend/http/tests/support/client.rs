@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub struct Client {
     stream: TcpStream,
@@ -67,6 +67,16 @@ impl Client {
     pub async fn connect(address: SocketAddr) -> Self {
         Self {
             stream: TcpStream::connect(address).await.unwrap(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Connects with little room for what the server sends.
+    pub async fn connect_narrow(address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        Self {
+            stream: socket.connect(address).await.unwrap(),
             buffer: Vec::new(),
         }
     }
