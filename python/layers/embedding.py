@@ -64,9 +64,11 @@ class OutputHead(_VocabTable):
         return super().parts() if self._tied is None else {}
 
     def finish(self) -> None:
-        self._bytes = (self.table if self._tied is None else self._tied.table).nbytes
         # A packed copy of a tied table costs its size in memory; the lookup needs plain rows.
-        self.table = self._ops.pack(self.table if self._tied is None else self._tied.table)
+        plain = self.table if self._tied is None else self._tied.table
+        self.table = self._ops.pack(plain)
+        if self._tied is not None and self.table is not plain:
+            self._bytes = plain.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] float32
         logits = self._group.all_gather(self._ops.apply(x, self.table, None))
