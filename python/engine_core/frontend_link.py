@@ -25,6 +25,7 @@ from octavo.wire.frontend import (
     AddRequest,
     Control,
     ControlDone,
+    Deltas,
     EngineFault,
     EngineReady,
     Goodbye,
@@ -91,6 +92,7 @@ class FrontendLink:
         self._taken = anyio.Event()
         self._acked = anyio.Event()
         self._started = False
+        self._unreachable = False  # the last message did not even leave
         # A body of so many bytes found no credit; what waits only grows, so nothing is encoded before that much fits.
         self._stuck = 0
 
@@ -163,9 +165,15 @@ class FrontendLink:
 
     def deliver(self, step: int, deltas: Sequence[Delta]) -> None:
         """Say what a step brought: at most one delta a request, each starting where the one before ended."""
-        if deltas:
-            self._outbox.deltas(step, deltas)
-            self._flush()
+        if not deltas:
+            return
+        if not len(self._outbox):
+            body = CORE.encode(Deltas(step, tuple(deltas)))
+            if self._session.may_send(len(body)):
+                self._post(self._session.number(len(body), time.monotonic()), body)
+                return
+        self._outbox.deltas(step, deltas)
+        self._flush()
 
     def reject(self, request: AddRequest, code: str, message: str, param: str | None = None) -> None:
         """Say that a request cannot run, for good; `code` is as in RequestRejected."""
@@ -185,14 +193,14 @@ class FrontendLink:
     async def drain(self, reason: str) -> bool:
         """Say goodbye and wait until the frontend has acknowledged all. Returns whether it has.
 
-        Waits 5 seconds at most, and 2 for a frontend that says nothing.
+        Waits 5 seconds at most, 2 for a frontend that says nothing, and not at all for one that is not there.
         """
         self._outbox.goodbye(Goodbye(reason))
         self._flush()
         deadline = time.monotonic() + DRAIN_TIMEOUT
         while len(self._outbox) or not self._session.drained:
             now = time.monotonic()
-            if now >= deadline or self._session.silence(now) > DRAIN_SILENCE:
+            if self._unreachable or now >= deadline or self._session.silence(now) > DRAIN_SILENCE:
                 return False
             self._acked = anyio.Event()
             with anyio.move_on_after(TICK):
@@ -250,7 +258,9 @@ class FrontendLink:
         """Hand a message to the socket. If it is lost there, the gap is noticed and the session opened anew."""
         try:
             self._socket.send([HEADER.encode(header), body])
+            self._unreachable = False
         except (SendFull, SocketClosed) as error:
+            self._unreachable = True
             log.debug("message %d of the session is lost: %s", header.seq, error)
 
     def _take(self, frames: Sequence[bytes]) -> None:

@@ -245,6 +245,15 @@ async def test_drain_waits_for_the_acknowledgement() -> None:
         assert answers == [True]
 
 
+async def test_drain_does_not_wait_for_a_frontend_that_is_not_there() -> None:
+    async with linked() as (link, _frontend):
+        for _ in range(1001):  # one more than the socket holds: it does not even leave
+            link.stats(wire.Stats(*range(11)))
+        began = anyio.current_time()
+        assert not await link.drain("shutdown")
+        assert anyio.current_time() - began < 1
+
+
 async def test_drain_gives_up_on_a_silent_frontend() -> None:
     ours, _theirs = memory_pair()
     link = FrontendLink(ours)
