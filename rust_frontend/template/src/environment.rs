@@ -8,8 +8,9 @@ use crate::clock::Clock;
 use crate::error::{LoadError, describe};
 use crate::{filters, methods, names, repr, tags};
 
-/// Steps a template may take for one conversation. 400 turns of 70,000 tokens take under a million.
-const FUEL: u64 = 50_000_000;
+/// Steps a template may take for one conversation: a second's work. 1,200 messages of 600 kB take 0.3 to 3 million,
+/// depending on the template.
+const FUEL: u64 = 20_000_000;
 
 /// How deep macros and includes may nest.
 const RECURSION: usize = 200;

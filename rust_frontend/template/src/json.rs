@@ -192,7 +192,7 @@ fn string(out: &mut String, text: &str, ascii: bool) {
             '\u{c}' => out.push_str("\\f"),
             control if control < ' ' => escape(out, control),
             wide if ascii && !wide.is_ascii() => escape(out, wide),
-            // json.dumps with ensure_ascii also escapes U+007F's neighbours only: DEL itself stays.
+            // U+007F stays as it is, with ensure_ascii too.
             plain => out.push(plain),
         }
     }
