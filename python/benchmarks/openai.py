@@ -181,7 +181,9 @@ class Answer(Sink):
             if choice.finish_reason is not None:
                 self._finish_reason = choice.finish_reason
 
-    def record(self, *, finished: float, queue_time: float, prompt_tokens: int, id: str = "") -> Record:
+    def record(
+        self, *, finished: float, queue_time: float, prompt_tokens: int, asked_tokens: int = 0, id: str = ""
+    ) -> Record:
         """Return the record; `prompt_tokens` is the client's own count, used where the server gives none.
 
         Output tokens come from the server's usage, else one a chunk is assumed (`runner` may count them better).
@@ -197,6 +199,7 @@ class Answer(Sink):
             queue_time=queue_time,
             prompt_tokens=self._usage.prompt_tokens or prompt_tokens,
             output_tokens=counted or len(self.times),
+            asked_tokens=asked_tokens,
             tokens_from=source,
             ttft=self.times[0] - self.start,
             itl=tuple(b - a for a, b in zip(self.times, self.times[1:], strict=False)),

@@ -30,6 +30,7 @@ class Record:
     queue_time: float = 0.0  # wait for a free place under --max-concurrency, before `start`
     prompt_tokens: int = 0
     output_tokens: int = 0  # of a failed request: 0
+    asked_tokens: int = 0  # output tokens that were asked for
     tokens_from: TokensFrom = "usage"  # where output_tokens comes from
     ttft: float | None = None  # start to the first chunk with a token
     itl: tuple[float, ...] = ()  # gaps between chunks with tokens

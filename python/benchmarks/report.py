@@ -76,6 +76,8 @@ def result(options: ServeOptions, model: str, tokenizer: str, date: str, run: Ru
         "total_input_tokens": metrics.total_input_tokens,
         "total_output_tokens": metrics.total_output_tokens,
         "output_tokens_from": dict(metrics.tokens_from),
+        "longer_than_asked": metrics.longer,
+        "shorter_than_asked": metrics.shorter,
         "request_throughput": metrics.request_throughput,
         "request_goodput": metrics.request_goodput,
         "output_throughput": metrics.output_throughput,
@@ -136,7 +138,7 @@ def table(found: dict[str, Any], metrics: Metrics, options: ServeOptions) -> str
     for name in options.reported:
         cells = (found[f"{word}_{name}_ms"] for word in words)
         lines.append(f"{_HEADERS[name]:<20}" + "".join(f"{_number(cell):>11}" for cell in cells))
-    return "\n".join([*lines, "", *_client_lines(found, metrics)])
+    return "\n".join([*lines, "", *_length_lines(metrics, options), *_client_lines(found)])
 
 
 def _doubt(metrics: Metrics) -> str:
@@ -151,7 +153,18 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _client_lines(found: dict[str, Any], metrics: Metrics) -> list[str]:
+def _length_lines(metrics: Metrics, options: ServeOptions) -> list[str]:
+    """Tell when the answers were not what was asked for: such a run must not be compared with another."""
+    lines = []
+    if metrics.longer:
+        name = "max_completion_tokens" if options.backend == "openai-chat" else "max_tokens"
+        lines.append(f"{metrics.longer} answers were longer than asked: the server ignores {name} (see --extra-body).")
+    if metrics.shorter and options.ignore_eos:
+        lines.append(f"{metrics.shorter} answers were shorter than asked: the server ignores ignore_eos.")
+    return lines
+
+
+def _client_lines(found: dict[str, Any]) -> list[str]:
     share = found["client_cpu_share"] or 0.0
     lines = [
         f"Client: {_number(found['client_cpu_us_per_request'])} us of CPU a request, "

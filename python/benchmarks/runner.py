@@ -169,7 +169,13 @@ class Runner:
             answer.fail("timeout", f"no complete answer within {self._options.request_timeout_sec:g} s")
         except OSError as error:
             answer.fail("no connection", str(error))
-        return answer.record(finished=clock(), queue_time=answer.start - arrived, prompt_tokens=turn.tokens, id=id)
+        return answer.record(
+            finished=clock(),
+            queue_time=answer.start - arrived,
+            prompt_tokens=turn.tokens,
+            asked_tokens=turn.output_tokens,
+            id=id,
+        )
 
 
 def recount(records: Sequence[Record], count: Callable[[str], int]) -> list[Record]:

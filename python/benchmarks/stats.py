@@ -44,6 +44,8 @@ class Metrics:
     total_input_tokens: int
     total_output_tokens: int
     tokens_from: Mapping[str, int]  # requests by where their count of output tokens comes from
+    longer: int  # answers with more tokens than asked
+    shorter: int  # answers with fewer: they ended by themselves
     chunks: int  # chunks with tokens
     request_throughput: float  # completed requests per second
     request_goodput: float | None  # those that kept every objective; None without objectives
@@ -114,6 +116,8 @@ def measure(
         total_input_tokens=inputs,
         total_output_tokens=outputs,
         tokens_from=dict(Counter(r.tokens_from for r in done)),
+        longer=sum(max(_counted(r), 1 + len(r.itl)) > r.asked_tokens > 0 for r in done),
+        shorter=sum(0 < _counted(r) < r.asked_tokens for r in done),
         chunks=sum(1 + len(r.itl) for r in done),
         request_throughput=rate(len(done)),
         request_goodput=rate(sum(is_good(r, objectives) for r in done)) if objectives else None,
@@ -123,6 +127,11 @@ def measure(
         max_concurrent_requests=peak_concurrency(records),
         latencies={name: summarize(values, percentiles) for name, values in _latencies(done).items()},
     )
+
+
+def _counted(record: Record) -> int:
+    """Return the server's own count; 0 where it gave none: a text may well have fewer tokens than it was made of."""
+    return record.output_tokens if record.tokens_from == "usage" else 0
 
 
 def peak_token_rate(done: Sequence[Record]) -> float:

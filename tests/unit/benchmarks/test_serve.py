@@ -236,6 +236,16 @@ def test_answers_without_usage_say_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no usage" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("asked", "says"), [("2", "6 answers were longer"), ("4", "6 answers were shorter")])
+def test_answers_of_other_lengths_than_asked_are_told(
+    asked: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ScriptedServer() as server:
+        _, found = bench(server, "--random-output-len", asked, folder=tmp_path)
+    assert (found["longer_than_asked"], found["shorter_than_asked"]) == ((6, 0) if asked == "2" else (0, 6))
+    assert says in capsys.readouterr().out
+
+
 def test_results_append_and_leave_out_details(tmp_path: Path) -> None:
     words = ["--append-result", "--result-dir", str(tmp_path / "new"), "--result-filename", "r.jsonl"]
     with ScriptedServer() as server:
