@@ -87,6 +87,13 @@ class WorkerProcess:
                 raise EOFError(f"worker-{self.rank} ended with {self.process.returncode}")
         raise TimeoutError(f"worker-{self.rank} said nothing for {TIMEOUT_S} s")
 
+    def wait_heartbeat(self) -> None:
+        """Wait for one more heartbeat; nothing else may come."""
+        assert self._pull.poll(round(TIMEOUT_S * 1000)), "no heartbeat"
+        message = self._from.decode(self._pull.recv())
+        assert isinstance(message, Heartbeat), message
+        self.heartbeats.append(message)
+
     def expect(self, kind: type[T]) -> T:
         """Return the next message, which must be of `kind`."""
         message = self.receive()
