@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -237,14 +238,21 @@ def _reason(failure: ChildrenFailed) -> OctavoError:
     """Return what to tell the user: the last thing that a part said about why it cannot go on."""
     for cause in reversed(failure.causes):
         if isinstance(cause, ProcessDied) and cause.returncode == _EXIT_FINAL and cause.stderr:
-            return ConfigError(_without_head(cause.stderr[-1]))
+            return ConfigError(_last_record(cause.stderr))
     return failure
 
 
-def _without_head(line: str) -> str:
-    """Cut the clock, the level and the process name off a line of the log."""
-    parts = line.split(maxsplit=3)
-    return parts[3] if len(parts) == 4 else line
+def _last_record(lines: Sequence[str]) -> str:
+    """Return the last message of a log: the lines with the last one's head (clock, level, process), without it."""
+    last = lines[-1].split(maxsplit=3)
+    head = last[:3]
+    record: list[str] = []
+    for line in reversed(lines):
+        parts = line.split(maxsplit=3)
+        if parts[:3] != head:
+            break
+        record.insert(0, " ".join(parts[3:]))
+    return "\n".join(record) if len(last) == 4 else lines[-1]
 
 
 def _check_hello(message: dict[str, Any]) -> None:

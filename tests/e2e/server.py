@@ -39,10 +39,32 @@ class Server:
     process: subprocess.Popen[str]
     url: str = ""
     log: list[str] = field(default_factory=list)
+    _clients: list[OpenAI] = field(default_factory=list)
+    _reader: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._collect, daemon=True)
+        self._reader.start()
+
+    def _collect(self) -> None:
+        assert self.process.stderr is not None
+        self.log.extend(self.process.stderr)
 
     def client(self) -> OpenAI:
         """Return an official client that does not try again by itself."""
-        return OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=100)
+        client = OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=100)
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """Close clients and pipes of a server that has ended."""
+        for client in self._clients:
+            client.close()
+        if self._reader is not None:
+            self._reader.join(5)
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
 
     def get(self, path: str) -> httpx.Response:
         """GET a path."""
@@ -99,14 +121,7 @@ def start(model: Path | str, *flags: str, env: dict[str, str] | None = None) -> 
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
     )
-    server = Server(process)
-    assert process.stderr is not None
-    threading.Thread(target=_collect, args=(process.stderr, server.log), daemon=True).start()
-    return server
-
-
-def _collect(stream: Iterator[str], log: list[str]) -> None:
-    log.extend(stream)
+    return Server(process)
 
 
 def stop(server: Server) -> int:
@@ -122,8 +137,7 @@ def stop(server: Server) -> int:
                 part.kill()
         raise
     finally:
-        if process.stdout is not None:
-            process.stdout.close()
+        server.close()
 
 
 @contextlib.contextmanager

@@ -70,10 +70,11 @@ def test_a_prompt_beyond_the_context_names_both_lengths(server: Server, stream: 
     assert still_serves(server)
 
 
-def test_prompt_plus_max_tokens_beyond_the_context_is_refused(server: Server) -> None:
-    answer = post(server, "/v1/completions", {"model": "tiny", "prompt": "x" * 500, "max_tokens": 100})
-    assert answer.status_code == 400, answer.text
-    assert "512" in answer.json()["error"]["message"]
+def test_max_tokens_beyond_the_room_left_is_cut_to_it(server: Server) -> None:
+    body = {"model": "tiny", "prompt": "x" * 500, "max_tokens": 100, "ignore_eos": True}
+    answer = post(server, "/v1/completions", body).json()
+    assert answer["usage"]["completion_tokens"] == 12
+    assert answer["choices"][0]["finish_reason"] == "length"
 
 
 def test_unknown_route_and_method(server: Server) -> None:
