@@ -1,0 +1,104 @@
+"""Paged causal attention in Triton: split keys for decode rows, tiles of queries for the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from octavo.kernels.api import KvCache
+from octavo.kernels.triton.common import num_processors
+from octavo.kernels.triton.decode import Workspace, attend_decodes, decode_shape
+from octavo.kernels.triton.prefill import PrefillWork, attend_prefills, prefill_shape
+from octavo.kernels.triton.rotary import rotate_and_write
+from octavo.kernels.triton.step import device_step, upload
+from octavo.kernels.triton.tiles import cut_tiles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from octavo.kernels.api import PagedStep
+    from octavo.kernels.triton.rotary import QkNorm
+    from octavo.kernels.triton.step import DeviceStep
+
+__all__ = ["TritonAttention", "TritonPrepared"]
+
+
+class TritonAttention:
+    """AttentionOps in Triton. Cache layout as in `ref`, [block, kv_head, token, dim]: a head's page is contiguous."""
+
+    def __init__(self) -> None:
+        self._workspaces: dict[torch.device, Workspace] = {}
+
+    def allocate(
+        self, num_blocks: int, block_tokens: int, heads: int, head_dim: int, dtype: str, device: str
+    ) -> KvCache:
+        shape = (num_blocks, heads, block_tokens, head_dim)
+        kind: torch.dtype = getattr(torch, dtype)
+        return KvCache(torch.zeros(shape, dtype=kind, device=device), torch.zeros(shape, dtype=kind, device=device))
+
+    def prepare(self, step: PagedStep, heads: int) -> TritonPrepared:
+        return self.prepare_device(device_step(step), heads)
+
+    def prepare_device(self, step: DeviceStep, heads: int) -> TritonPrepared:
+        """Return the attention of a step whose decode rows the device describes; a CUDA graph may hold its launches."""
+        device = step.tables.device
+        if device not in self._workspaces:
+            self._workspaces[device] = Workspace(device)
+        return TritonPrepared(step, heads, self._workspaces[device])
+
+
+class TritonPrepared:
+    """PreparedAttention in Triton, with the options that some families need."""
+
+    def __init__(self, step: DeviceStep, heads: int, workspace: Workspace) -> None:
+        self._step = step
+        self._heads = heads
+        self._workspace = workspace
+        self._work: dict[tuple[int, int, int], PrefillWork] = {}
+
+    def rotate_and_write(
+        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache, norm: QkNorm | None = None
+    ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
+        """As in the protocol; with `norm`, queries and keys pass through it first."""
+        return rotate_and_write(q, k, v, cos, sin, cache, self._step, norm, keep_k=False)
+
+    def attend(
+        self,
+        q: Tensor,
+        cache: KvCache,
+        scale: float,
+        window: int = 0,
+        softcap: float = 0.0,
+        sinks: Tensor | None = None,
+    ) -> Tensor:  # [T, N, D] dtype, [N] -> [T, N, D] dtype
+        """As in the protocol, with options.
+
+        A token sees at most `window` keys, its own included (0: all). Scores pass through softcap * tanh(score /
+        softcap) (0: as they are). `sinks` are logits, one a query head, that take part in the softmax without a value.
+        """
+        step, group, wide = self._step, q.shape[1] // self._heads, q.dtype == torch.float32
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        if step.num_decodes:
+            cut = decode_shape(q.shape[2], wide)
+            attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
+        if step.counts:
+            shape = prefill_shape(q.shape[2], group, wide)
+            key = (shape.block_m // group, shape.block_n, window)
+            if key not in self._work:
+                self._work[key] = self.cut(*key)
+            attend_prefills(q, cache, out, step, self._work[key], shape, scale, window, softcap, sinks)
+        return out
+
+    def cut(self, tile_tokens: int, block_n: int, window: int) -> PrefillWork:
+        """Return the tiles of the rows behind the decode rows, on the device (see tiles.cut_tiles)."""
+        step = self._step
+        device = step.tables.device
+        programs = max(1, num_processors(device) // self._heads)
+        first_token = step.num_decodes * step.queries
+        tiles = cut_tiles(
+            step.starts, step.counts, first_token, step.num_decodes, tile_tokens, block_n, window, programs
+        )
+        both = upload(torch.cat((tiles.tiles.flatten(), tiles.merges.flatten())), device)
+        cells = tiles.tiles.numel()
+        return PrefillWork(both[:cells].view(tiles.tiles.shape), both[cells:].view(tiles.merges.shape), tiles.parts)

@@ -1,0 +1,28 @@
+"""Matrix products: cuBLAS, and kernels of our own for few rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional as F
+
+from octavo.kernels.triton.gemv import MAX_FEW, few_rows, one_row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["TritonLinear"]
+
+
+class TritonLinear:
+    """LinearOps on plain weights."""
+
+    def pack(self, weight: Tensor) -> Tensor:
+        return weight.contiguous()
+
+    def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+        rows = x.shape[0]
+        if x.dtype == torch.bfloat16 and 1 <= rows <= MAX_FEW and x.dim() == 2 and x.stride(1) == 1:
+            return one_row(x, packed, bias) if rows == 1 else few_rows(x, packed, bias)
+        return F.linear(x, packed, bias)
