@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import signal
 import sys
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from octavo.actors.errors import ActorDead, ChildrenFailed, ProcessHung
+from octavo.actors.errors import ActorDead, ChildrenFailed, ProcessHung, SendFull
 from octavo.actors.link import ZmqLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Strategy, Supervisor, Verdict
@@ -151,10 +153,21 @@ class WorkerGroup:
     def _broadcast(self, message: CoreToWorker) -> None:
         frames = [self._to_worker.encode(message)]
         for actor in self._ranks.values():
-            try:
-                actor.send(frames)
-            except ActorDead:
-                return
+            self._post(actor, frames)
+
+    def _post(self, actor: ProcessActor[WorkerToCore], frames: list[bytes]) -> None:
+        """Send, or leave it to the end of that process, which then is certain, to start all ranks again."""
+        try:
+            actor.send(frames)
+        except ActorDead:
+            pass
+        except SendFull:
+            # With so few messages under way, it is not the queue that is full: the process has left the socket.
+            # Should it be alive all the same, then it would wait for this message for ever.
+            _log.warning("%s does not take messages any more; ending it", actor.name)
+            if actor.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(actor.pid, signal.SIGKILL)
 
     def _factory(self, rank: int) -> Callable[[], ProcessActor[WorkerToCore]]:
         def make() -> ProcessActor[WorkerToCore]:
@@ -183,9 +196,8 @@ class WorkerGroup:
         )
 
     def _all_said_hello(self) -> None:
-        frames = {rank: [self._to_worker.encode(self._init(rank))] for rank in self._ranks}
         for rank, actor in self._ranks.items():
-            actor.send(frames[rank])
+            self._post(actor, [self._to_worker.encode(self._init(rank))])
 
     def _init(self, rank: int) -> Init:
         config, ranks = self._config, self._config.tensor_parallel_size
