@@ -38,6 +38,8 @@ pub(crate) struct Link<T> {
     session: Session,
     peer: Peer,
     origin: Instant,
+    /// As far as the transport knows.
+    connected: bool,
     /// A body of so many bytes found no credit.
     stuck: u64,
 }
@@ -50,6 +52,7 @@ impl<T: Transport> Link<T> {
             session,
             peer: Peer::new(),
             origin: Instant::now(),
+            connected: false,
             stuck: 0,
         }
     }
@@ -59,9 +62,9 @@ impl<T: Transport> Link<T> {
         self.origin.elapsed()
     }
 
-    /// Whether a session is open and the core was heard of within `timeout`.
+    /// Whether a session is open, its core is connected, and was heard of within `timeout`.
     pub(crate) fn hears(&self, timeout: Duration) -> bool {
-        self.session.is_open() && self.session.silence(self.now()) < timeout
+        self.connected && self.session.is_open() && self.session.silence(self.now()) < timeout
     }
 
     /// Whether the core has received all that was sent.
@@ -76,7 +79,14 @@ impl<T: Transport> Link<T> {
 
     /// Takes in a message that came, and answers it as far as the session is concerned.
     pub(crate) async fn take(&mut self, incoming: Incoming) -> Option<Event> {
-        let Incoming { peer, frames } = incoming;
+        let (peer, frames) = match incoming {
+            Incoming::Message { peer, frames } => (peer, frames),
+            Incoming::Left(peer) => {
+                self.connected &= peer != self.peer;
+                return None;
+            }
+        };
+        self.connected |= peer == self.peer;
         let header = match frames.first().map(|frame| Header::decode(frame)) {
             Some(Ok(header)) => header,
             Some(Err(error)) => {
@@ -172,6 +182,7 @@ impl<T: Transport> Link<T> {
         };
         tracing::debug!("session with engine {} (process {})", hello.rank, hello.pid);
         self.peer = peer;
+        self.connected = true;
         let header = self.session.open(header, self.now());
         self.welcome(&header).await;
         Some(Event::Opened { core })

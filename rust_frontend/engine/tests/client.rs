@@ -120,6 +120,18 @@ async fn streams_go_on_when_the_core_dies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_core_that_leaves_is_noticed_at_once() {
+    let (client, network, core) = ready().await;
+    let stream = submit(&*client, "a");
+    drop(core);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!client.ready() && client.alive() && stream.paused());
+    let mut core = Core::ready(&network, 2, WINDOW).await;
+    assert_eq!(core.request().await.name, "a");
+    assert!(client.ready() && !stream.paused());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gap_opens_the_session_anew() {
     let (client, _network, mut core) = ready().await;
     let mut stream = submit(&*client, "a");

@@ -71,7 +71,7 @@ impl MemoryPeer {
     /// # Errors
     /// `Closed` if the transport is gone.
     pub async fn send(&self, frames: Vec<Bytes>) -> Result<(), TransportError> {
-        let message = Incoming {
+        let message = Incoming::Message {
             peer: self.name.clone(),
             frames,
         };
@@ -108,6 +108,13 @@ impl Transport for MemoryTransport {
     }
 }
 
+impl Drop for MemoryPeer {
+    fn drop(&mut self) {
+        // A full queue swallows it, as a hint may be.
+        let _ = self.outgoing.try_send(Incoming::Left(self.name.clone()));
+    }
+}
+
 impl Drop for MemoryTransport {
     fn drop(&mut self) {
         self.peers.lock().clear();
@@ -127,17 +134,20 @@ mod tests {
         let (mut transport, network) = network();
         let mut first = network.connect("a");
         first.send(frames("hello")).await.unwrap();
-        let got = transport.receive().await.unwrap();
-        assert_eq!(
-            (got.peer.as_ref(), got.frames),
-            (b"a".as_ref(), frames("hello"))
-        );
-        transport.send(&got.peer, frames("one")).await.unwrap();
+        let peer = Bytes::from_static(b"a");
+        let expected = Incoming::Message {
+            peer: peer.clone(),
+            frames: frames("hello"),
+        };
+        assert_eq!(transport.receive().await.unwrap(), expected);
+        transport.send(&peer, frames("one")).await.unwrap();
         assert_eq!(first.receive().await.unwrap(), frames("one"));
         let mut second = network.connect("a");
-        transport.send(&got.peer, frames("two")).await.unwrap();
+        transport.send(&peer, frames("two")).await.unwrap();
         assert!(matches!(first.receive().await, Err(TransportError::Closed)));
         assert_eq!(second.receive().await.unwrap(), frames("two"));
+        drop(second);
+        assert_eq!(transport.receive().await.unwrap(), Incoming::Left(peer));
     }
 
     #[tokio::test]

@@ -7,18 +7,23 @@ use bytes::Bytes;
 /// The name under which a peer connected.
 pub type Peer = Bytes;
 
-/// A message that came.
+/// What came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incoming {
-    /// Who sent it.
-    pub peer: Peer,
-    /// Its frames, in order.
-    pub frames: Vec<Bytes>,
+pub enum Incoming {
+    /// A message.
+    Message {
+        /// Who sent it.
+        peer: Peer,
+        /// Its frames, in order.
+        frames: Vec<Bytes>,
+    },
+    /// A peer's connection has ended. A hint that may fail to come; all that the peer sent has come before.
+    Left(Peer),
 }
 
 /// The side that peers connect to. One task owns it.
 pub trait Transport: Send + 'static {
-    /// Waits for a message. Cancel safe: nothing is taken unless it is returned. What is not received waits with its
+    /// Waits for what comes next. Cancel safe: nothing is taken unless it is returned. What is not received waits with its
     /// sender.
     ///
     /// # Errors

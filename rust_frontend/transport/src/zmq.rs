@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::channel::mpsc;
 use zeromq::{
-    Listener, RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketRecv, SocketSend,
-    ZmqMessage,
+    Listener, RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketEvent, SocketRecv,
+    SocketSend, ZmqMessage,
 };
 
 use crate::transport::{Incoming, Peer, Transport, TransportError};
@@ -26,6 +28,7 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 pub struct ZmqRouter {
     sender: RouterSendHalf,
     receiver: RouterRecvHalf,
+    events: mpsc::Receiver<SocketEvent>,
 }
 
 impl ZmqRouter {
@@ -47,24 +50,34 @@ impl ZmqRouter {
                 endpoint: endpoint.to_owned(),
                 reason: error.to_string(),
             })?;
+        let events = socket.monitor();
         let (sender, receiver) = socket.split();
-        Ok(Self { sender, receiver })
+        Ok(Self {
+            sender,
+            receiver,
+            events,
+        })
     }
 }
 
 impl Transport for ZmqRouter {
     async fn receive(&mut self) -> Result<Incoming, TransportError> {
-        let message = self
-            .receiver
-            .recv()
-            .await
-            .map_err(|_| TransportError::Closed)?;
-        let mut frames = message.into_vecdeque();
-        let peer = frames.pop_front().unwrap_or_default();
-        Ok(Incoming {
-            peer,
-            frames: frames.into(),
-        })
+        loop {
+            tokio::select! {
+                // What a peer sent before it left comes first.
+                biased;
+                message = self.receiver.recv() => {
+                    let mut frames = message.map_err(|_| TransportError::Closed)?.into_vecdeque();
+                    let peer = frames.pop_front().unwrap_or_default();
+                    return Ok(Incoming::Message { peer, frames: frames.into() });
+                }
+                Some(event) = self.events.next() => {
+                    if let SocketEvent::Disconnected(peer) = event {
+                        return Ok(Incoming::Left(peer.into()));
+                    }
+                }
+            }
+        }
     }
 
     async fn send(&mut self, peer: &Peer, frames: Vec<Bytes>) -> Result<(), TransportError> {

@@ -102,6 +102,22 @@ async fn a_core_killed_a_hundred_times_loses_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_core_is_noticed_at_once() {
+    let mut peer = PythonPeer::new();
+    peer.start();
+    let client = client(&peer, |_| {}).await;
+    peer.signal("kill");
+    let killed = Instant::now();
+    until("not ready", || !client.ready()).await;
+    assert!(
+        killed.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert!(client.alive());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frontend_that_comes_back_finds_its_core() {
     let mut peer = PythonPeer::new();
     let pid = peer.start();
@@ -183,7 +199,9 @@ struct Reader {
 impl Reader {
     /// Takes in the next message; returns it if it is numbered and new.
     async fn next(&mut self) -> Option<CoreMessage> {
-        let Incoming { peer, frames } = self.router.receive().await.unwrap();
+        let Incoming::Message { peer, frames } = self.router.receive().await.unwrap() else {
+            panic!("the core has left")
+        };
         let header = Header::decode(&frames[0]).unwrap();
         let message = CoreMessage::decode(&frames[1]).unwrap();
         let kind = match &message {
