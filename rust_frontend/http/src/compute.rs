@@ -7,16 +7,22 @@ use tokio::sync::Semaphore;
 /// Jobs over fewer bytes than this take less time than handing them to another thread is worth.
 const INLINE_BYTES: usize = 4 << 10;
 
+/// Jobs from so many bytes on have threads of their own, so that they hold up only each other.
+const LARGE_BYTES: usize = 1 << 20;
+
 /// Runs jobs on blocking threads, so many at a time; the others wait in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Compute {
-    permits: Arc<Semaphore>,
+    usual: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 impl Compute {
+    /// Makes room for `threads` jobs, and for half as many large ones; at least one of each.
     pub(crate) fn new(threads: usize) -> Self {
         Self {
-            permits: Arc::new(Semaphore::new(threads.max(1))),
+            usual: Arc::new(Semaphore::new(threads.max(1))),
+            large: Arc::new(Semaphore::new((threads / 2).max(1))),
         }
     }
 
@@ -29,8 +35,13 @@ impl Compute {
         if bytes < INLINE_BYTES {
             return job();
         }
+        let permits = if bytes < LARGE_BYTES {
+            &self.usual
+        } else {
+            &self.large
+        };
         // The semaphore is never closed. The permit goes with the job, which outlives a caller that is dropped.
-        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        let permit = Arc::clone(permits).acquire_owned().await.ok();
         let handle = tokio::task::spawn_blocking(move || {
             let result = job();
             drop(permit);
@@ -63,18 +74,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_jobs_run_than_there_are_permits() {
+    async fn no_more_jobs_run_than_there_are_permits_and_large_ones_wait_apart() {
         let compute = Compute::new(1);
         let (release, held) = std::sync::mpsc::channel::<()>();
         let first = tokio::spawn({
             let compute = compute.clone();
-            async move { compute.run(1 << 20, move || held.recv().is_ok()).await }
+            async move { compute.run(LARGE_BYTES, move || held.recv().is_ok()).await }
         });
-        while compute.permits.available_permits() > 0 {
+        while compute.large.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let mut second = std::pin::pin!(compute.run(1 << 20, || 2));
+        let mut second = std::pin::pin!(compute.run(LARGE_BYTES, || 2));
         assert!(futures::poll!(&mut second).is_pending());
+        assert_eq!(compute.run(LARGE_BYTES - 1, || 1).await, 1);
         release.send(()).unwrap();
         assert!(first.await.unwrap());
         assert_eq!(second.await, 2);

@@ -39,6 +39,7 @@ impl Listener {
     /// # Errors
     /// The socket does not listen, so that no connection will ever come.
     pub(crate) async fn accept(&self) -> io::Result<TcpStream> {
+        let mut failed = false;
         loop {
             match self.socket.accept().await {
                 Ok((stream, _)) => {
@@ -49,10 +50,9 @@ impl Listener {
                 Err(error) if is_of_peer(&error) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
                 Err(error) => {
-                    tracing::warn!(
-                        "cannot accept a connection: {error}; trying again in {} ms",
-                        PAUSE.as_millis()
-                    );
+                    if !std::mem::replace(&mut failed, true) {
+                        tracing::warn!("cannot accept connections for now: {error}");
+                    }
                     tokio::time::sleep(PAUSE).await;
                 }
             }

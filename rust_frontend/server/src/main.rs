@@ -41,6 +41,9 @@ fn start(config: &Config) -> Result<(), Failure> {
     process::die_with_parent().map_err(|error| {
         Failure::other(format!("cannot tie this process to its parent: {error}"))
     })?;
+    if let Err(error) = process::raise_file_limit() {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let compute_threads = (cores / 2).clamp(1, 8);
     let runtime = tokio::runtime::Builder::new_multi_thread()

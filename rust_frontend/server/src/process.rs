@@ -51,6 +51,28 @@ fn listens(fd: RawFd) -> io::Result<bool> {
     }
 }
 
+/// Lets this process have as many connections open as the system allows it, rather than the 1,024 of old.
+pub(crate) fn raise_file_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: limit outlives both calls.
+    let result = unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)
+        } else {
+            -1
+        }
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
 /// Ends this process with its parent: at once when stdin reaches its end, or when the parent's thread dies.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes an integer and touches no memory.

@@ -85,6 +85,19 @@ impl Program {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
+    /// Waits until the log has a text.
+    fn logs(&self, text: &str) {
+        let end = Instant::now() + LIMIT;
+        while !self.log().contains(text) {
+            assert!(
+                Instant::now() < end,
+                "the log never says {text:?}:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + LIMIT;
         loop {
@@ -216,4 +229,25 @@ fn it_leaves_when_the_parent_is_gone() {
         "{}",
         program.log()
     );
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let mut program = Program::start(&json!({"shutdown_timeout_s": 300.0}));
+    program.listening();
+    let mut half = TcpStream::connect(program.address).unwrap();
+    half.set_read_timeout(Some(LIMIT)).unwrap();
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+        Expect: 100-continue\r\nContent-Length: 9\r\n\r\n";
+    half.write_all(head.as_bytes()).unwrap();
+    half.read_exact(&mut [0; 12]).unwrap();
+    program.signal();
+    program.logs("SIGTERM: stopping");
+    assert!(
+        program.child.try_wait().unwrap().is_none(),
+        "a request runs"
+    );
+    program.signal();
+    assert_eq!(program.ended().code(), Some(1));
+    assert!(program.log().contains("SIGTERM again"), "{}", program.log());
 }
