@@ -68,6 +68,14 @@ fn numbers_out_of_range_are_named_with_the_range() {
             "2^63-1",
         ),
         (json!({"seed": 1.5}), "seed", "an integer"),
+    ] {
+        refused(&extra, param, said);
+    }
+}
+
+#[test]
+fn lists_switches_and_what_is_not_implemented_are_named() {
+    for (extra, param, said) in [
         (
             json!({"stop": ["a", "b", "c", "d", "e"]}),
             "stop",
@@ -250,10 +258,14 @@ fn messages_are_checked_in_form() {
         );
         assert!(error.message.contains(said), "{error}");
     }
-    let request = with(json!([
+}
+
+#[test]
+fn messages_keep_what_templates_may_read() {
+    let request = chat(json!({"messages": [
         {"role": "user", "content": [{"type": "text", "text": "a"}, "b"]},
         {"role": "assistant", "content": null, "name": "n", "zeta": {"b": 1, "a": 2}},
-    ]));
+    ]}));
     let messages = request.unwrap().messages;
     assert_eq!(
         messages[0].content,

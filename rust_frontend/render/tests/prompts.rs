@@ -86,68 +86,56 @@ fn seeds_are_the_clients_or_drawn() {
     );
 }
 
+/// The stop ids that a chat with these fields gets from a model with these files.
+fn stops(files: &Value, fields: &Value) -> Vec<i32> {
+    chat(&model(files), fields).unwrap().sampling.stop_token_ids
+}
+
 #[test]
 fn end_tokens_come_from_wherever_they_stand() {
-    let stops = |files: Value, fields: Value| {
-        chat(&model(&files), &fields)
-            .unwrap()
-            .sampling
-            .stop_token_ids
-    };
     let none = json!({"bos_token": "<s>", "chat_template": support::TEMPLATE});
-    assert_eq!(stops(json!({}), json!({})), [EOS]);
-    assert_eq!(
-        stops(
+    for (files, wanted) in [
+        (json!({}), vec![EOS]),
+        (
             json!({"generation_config.json": {"eos_token_id": [EOS, TURN]}}),
-            json!({})
+            vec![EOS, TURN],
         ),
-        [EOS, TURN]
-    );
-    assert_eq!(
-        stops(
+        (
             json!({"generation_config.json": {"eos_token_id": TURN}}),
-            json!({})
+            vec![EOS, TURN],
         ),
-        [EOS, TURN]
-    );
-    assert_eq!(
-        stops(
+        (
             json!({"config.json": {"eos_token_id": TURN}, "tokenizer_config.json": none}),
-            json!({})
+            vec![TURN],
         ),
-        [TURN]
-    );
-    assert_eq!(
-        stops(
+        (
             json!({"config.json": {"text_config": {"eos_token_id": [TURN]}}, "tokenizer_config.json": none}),
-            json!({})
+            vec![TURN],
         ),
-        [TURN]
-    );
-    // Ids beyond the logits cannot be sampled.
-    assert_eq!(
-        stops(
+        // Ids beyond the logits cannot be sampled.
+        (
             json!({"generation_config.json": {"eos_token_id": [EOS, 99_999]}}),
-            json!({})
+            vec![EOS],
         ),
-        [EOS]
-    );
-    let both = json!({"generation_config.json": {"eos_token_id": [EOS, TURN]}});
-    assert_eq!(
-        stops(both.clone(), json!({"ignore_eos": true})),
-        Vec::<i32>::new()
-    );
-    assert_eq!(
-        stops(
-            both.clone(),
-            json!({"ignore_eos": true, "stop_token_ids": [65, TURN, 65]})
+        (json!({"tokenizer_config.json": none}), vec![]),
+    ] {
+        assert_eq!(stops(&files, &json!({})), wanted, "{files}");
+    }
+}
+
+#[test]
+fn end_tokens_can_be_left_out_and_others_added() {
+    let files = json!({"generation_config.json": {"eos_token_id": [EOS, TURN]}});
+    for (fields, wanted) in [
+        (json!({"ignore_eos": true}), vec![]),
+        (
+            json!({"ignore_eos": true, "stop_token_ids": [65, TURN, 65]}),
+            vec![65, TURN],
         ),
-        [65, TURN]
-    );
-    assert_eq!(
-        stops(both, json!({"stop_token_ids": [65]})),
-        [65, EOS, TURN]
-    );
+        (json!({"stop_token_ids": [65]}), vec![65, EOS, TURN]),
+    ] {
+        assert_eq!(stops(&files, &fields), wanted, "{fields}");
+    }
 }
 
 #[test]

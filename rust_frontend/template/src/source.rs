@@ -21,8 +21,8 @@ pub struct TemplateSet {
 
 impl TemplateSet {
     /// Finds and compiles a model's templates. Files (`chat_template.jinja`, `additional_chat_templates/*.jinja`) come
-    /// before `chat_template` in `tokenizer_config.json`, which is a text or a list of {name, template}. None at all is
-    /// no error: the set is empty.
+    /// before `chat_template` in `tokenizer_config.json`, which is a text or a list of {name, template}, and that before
+    /// the older `chat_template.json`. None at all is no error: the set is empty.
     ///
     /// # Errors
     /// A file that cannot be read, a field of another shape, a template that does not compile.
@@ -34,6 +34,9 @@ impl TemplateSet {
         let mut sources = files(dir)?;
         if sources.is_empty() {
             sources = listed(tokenizer_config.get("chat_template"))?;
+        }
+        if sources.is_empty() {
+            sources = older(dir)?;
         }
         let compiled = sources.into_iter().map(|(name, source)| {
             let template = ChatTemplate::compile(&name, &source, clock.clone())?;
@@ -97,6 +100,17 @@ fn files(dir: &Path) -> Result<Vec<(String, String)>, LoadError> {
     Ok(found)
 }
 
+/// Reads `chat_template.json`, an object with one field, which multimodal models once had.
+fn older(dir: &Path) -> Result<Vec<(String, String)>, LoadError> {
+    let path = dir.join("chat_template.json");
+    let Some(text) = read(&path)? else {
+        return Ok(Vec::new());
+    };
+    let fields: Value =
+        serde_json::from_str(&text).map_err(|error| LoadError::Shape(error.to_string()))?;
+    listed(fields.get("chat_template"))
+}
+
 fn read(path: &Path) -> Result<Option<String>, LoadError> {
     match std::fs::read_to_string(path) {
         Ok(source) => Ok(Some(source)),
@@ -106,7 +120,8 @@ fn read(path: &Path) -> Result<Option<String>, LoadError> {
 }
 
 fn listed(field: Option<&Value>) -> Result<Vec<(String, String)>, LoadError> {
-    let shape = |what: &Value| LoadError::Shape(what.to_string().chars().take(80).collect());
+    let shape =
+        |what: &Value| LoadError::Shape(what.to_string().chars().take(80).collect::<String>());
     match field {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::String(source)) => Ok(vec![(DEFAULT.to_owned(), source.clone())]),

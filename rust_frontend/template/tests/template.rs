@@ -320,6 +320,13 @@ fn templates_are_found_where_models_keep_them() {
             .contains("chat_template")
     );
     assert!(load(json!({"chat_template": [{"name": "x"}]})).is_err());
+    std::fs::write(
+        dir.path().join("chat_template.json"),
+        r#"{"chat_template": "older"}"#,
+    )
+    .unwrap();
+    assert_eq!(shown(&load(json!({})).unwrap(), false).unwrap(), "older");
+    assert_eq!(shown(&load(list.clone()).unwrap(), false).unwrap(), "d");
     std::fs::write(dir.path().join("chat_template.jinja"), "file").unwrap();
     std::fs::create_dir(dir.path().join("additional_chat_templates")).unwrap();
     std::fs::write(
