@@ -78,8 +78,8 @@ async fn a_core_killed_a_hundred_times_loses_and_repeats_nothing() {
         peer.signal("kill");
         peer.start();
         assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{kill} kills took a minute"
+            began.elapsed() < Duration::from_secs(90),
+            "{kill} kills took too long"
         );
     }
     until("tokens flow", || client.ready()).await;
