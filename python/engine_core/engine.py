@@ -233,7 +233,7 @@ class EngineCore(Actor[EngineMessage]):
             self._add(message) if isinstance(message, AddRequest) else self._abort(message)
 
     def _make_core(self) -> Core:
-        assert self._plan is not None
+        assert self._plan is not None and self._specs is not None
         limits = SchedLimits(
             max_num_seqs=self._config.max_num_seqs,
             max_num_batched_tokens=self._config.max_num_batched_tokens,
@@ -241,6 +241,7 @@ class EngineCore(Actor[EngineMessage]):
             window=self._window,
             num_drafts=self._num_drafts,
             chunk_align=self._plan.chunk_align,
+            vocab_size=self._specs.vocab_size,
         )
         return Core(limits, self._plan.cache)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from octavo.engine_core.cache.coordinator import Chains, KvTables
+    from octavo.engine_core.sched.budget import SchedLimits
     from octavo.wire.frontend import AddRequest
 
 __all__ = ["Request", "Status"]
@@ -62,26 +63,15 @@ class Request:
         "waits",
     )
 
-    def __init__(self, message: AddRequest, chains: Chains, max_model_len: int) -> None:
-        """Take a request as the frontend sent it. Raises RequestError for a prompt that leaves no room for a token."""
-        self.tokens = array("i", message.prompt)
-        self.prompt_len = len(self.tokens)
-        if self.prompt_len == 0:
-            raise RequestError("the prompt has no tokens; send at least one", "invalid", "prompt")
-        if self.prompt_len >= max_model_len:
-            raise RequestError(
-                f"the prompt has {self.prompt_len} tokens and the context is {max_model_len}, of which the output needs"
-                " at least one; shorten the prompt",
-                "too_long",
-                "prompt",
-            )
-        self.tokens.frombytes(message.emitted)
+    def __init__(self, message: AddRequest, chains: Chains, limits: SchedLimits) -> None:
+        """Take a request as the frontend sent it. Raises RequestError for tokens that no worker could compute."""
+        self.tokens, self.prompt_len = _tokens(message, limits)
         self.id, self.attempt, self.name = message.id, message.attempt, message.name
         self.sampling = message.sampling
         self.stop_ids = frozenset(message.sampling.stop_token_ids)
         self.arrival_us = message.arrival_us
         self.key = (message.priority, message.arrival_us, message.id)  # the order of service, see sched/policy.py
-        self.limit = min(self.prompt_len + message.sampling.max_tokens, max_model_len)  # of len(tokens)
+        self.limit = min(self.prompt_len + message.sampling.max_tokens, limits.max_model_len)  # of len(tokens)
         self.chains = chains
         self.status = Status.WAITING
         self.slot = self.generation = -1  # a worker's row, while RUNNING
@@ -209,3 +199,29 @@ class Request:
     def _expect(self, status: Status) -> None:
         if self.status is not status:
             raise ValueError(f"{self} is not {status.value}")
+
+
+def _tokens(message: AddRequest, limits: SchedLimits) -> tuple[array[int], int]:
+    """Return all tokens of a request and how many of them are its prompt. Raises RequestError."""
+    if len(message.prompt) % 4 or len(message.emitted) % 4:
+        raise RequestError("the token ids are not packed as 4 bytes each", "invalid", "prompt")
+    tokens = array("i", message.prompt)
+    length = len(tokens)
+    if length == 0:
+        raise RequestError("the prompt has no tokens; send at least one", "invalid", "prompt")
+    if length >= limits.max_model_len:
+        raise RequestError(
+            f"the prompt has {length} tokens and the context is {limits.max_model_len}, of which the output needs at"
+            " least one; shorten the prompt",
+            "too_long",
+            "prompt",
+        )
+    tokens.frombytes(message.emitted)
+    if min(tokens) < 0 or max(tokens) >= limits.vocab_size:
+        wrong = next(token for token in tokens if not 0 <= token < limits.vocab_size)
+        raise RequestError(
+            f"token id {wrong} is not in the vocabulary of {limits.vocab_size}; use ids of this model's tokenizer",
+            "invalid",
+            "prompt",
+        )
+    return tokens, length

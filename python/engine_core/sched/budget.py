@@ -21,6 +21,7 @@ class SchedLimits:
     window: int = 1  # plans in flight
     num_drafts: int = 0  # at most, for each decode row
     chunk_align: int = 1  # tokens; where chunks of a prompt end, but the last one
+    vocab_size: int = 1 << 31  # token ids are below
 
 
 class Share(NamedTuple):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from array import array
 
+import msgspec
 import pytest
 
 from octavo.engine_core.cache.coordinator import KvTables
 from octavo.engine_core.request import Request, Status
+from octavo.engine_core.sched.budget import SchedLimits
 from octavo.errors import RequestError
 from tests.engine.harness import request
+
+LIMITS = SchedLimits(4, 64, 100, vocab_size=1000)
 
 
 def running(prompt: int = 10, max_tokens: int = 8, stop: tuple[int, ...] = (), hit: int = 0) -> Request:
     """Return a request that runs in slot 3."""
-    made = Request(request(1, list(range(prompt)), max_tokens, stop=stop), {}, 100)
+    made = Request(request(1, list(range(prompt)), max_tokens, stop=stop), {}, LIMITS)
     made.start(3, 7, KvTables([]), hit)
     return made
 
@@ -61,14 +65,27 @@ def test_limit_cuts_what_follows() -> None:
 
 
 def test_context_ends_a_request_before_max_tokens() -> None:
-    assert Request(request(1, [0] * 95, 50), {}, 100).limit == 100
+    assert Request(request(1, [0] * 95, 50), {}, LIMITS).limit == 100
 
 
-@pytest.mark.parametrize(("length", "code", "words"), [(0, "invalid", "no tokens"), (100, "too_long", "100 tokens")])
-def test_refuses_prompts_that_cannot_run(length: int, code: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "code", "words"),
+    [
+        ([], "invalid", "no tokens"),
+        ([0] * 100, "too_long", "100 tokens and the context is 100"),
+        ([5, 1000], "invalid", "token id 1000 is not in the vocabulary of 1000"),
+        ([-1, 5], "invalid", "token id -1 "),
+    ],
+)
+def test_refuses_what_no_worker_could_compute(prompt: list[int], code: str, words: str) -> None:
     with pytest.raises(RequestError, match=words) as caught:
-        Request(request(1, [0] * length, 5), {}, 100)
+        Request(request(1, prompt, 5), {}, LIMITS)
     assert (caught.value.code, caught.value.param) == (code, "prompt")
+
+
+def test_refuses_bytes_that_are_no_tokens() -> None:
+    with pytest.raises(RequestError, match="4 bytes each"):
+        Request(msgspec.structs.replace(request(1, [1]), prompt=b"12345"), {}, LIMITS)
 
 
 def test_requeue_keeps_tokens_and_forgets_the_rest() -> None:
@@ -83,12 +100,14 @@ def test_requeue_keeps_tokens_and_forgets_the_rest() -> None:
 
 def test_replay_with_nothing_left() -> None:
     replay = request(1, [1, 2], 3, emitted=(7, 8, 9), attempt=2)
-    assert (done := Request(replay, {}, 100).finished_already()) is not None
+    assert (done := Request(replay, {}, LIMITS).finished_already()) is not None
     assert done.reason == "length"
     stopped = request(1, [1, 2], 9, emitted=(7, 8), stop=(8,), attempt=2)
-    assert (done := Request(stopped, {}, 100).finished_already()) is not None
+    assert (done := Request(stopped, {}, LIMITS).finished_already()) is not None
     assert (done.reason, done.stop_token) == ("stop", 8)
-    assert Request(request(1, [8], 9, stop=(8,)), {}, 100).finished_already() is None, "the prompt may end with any id"
+    assert Request(request(1, [8], 9, stop=(8,)), {}, LIMITS).finished_already() is None, (
+        "the prompt may end with any id"
+    )
 
 
 def test_two_crashes_make_a_suspect_and_two_more_alone_convict() -> None:

@@ -15,7 +15,7 @@ def limits(**changes: int) -> SchedLimits:
 
 
 def running(prompt: int, max_tokens: int = 8) -> Request:
-    made = Request(request(1, list(range(prompt)), max_tokens), {}, 100)
+    made = Request(request(1, list(range(prompt)), max_tokens), {}, limits())
     made.start(0, 1, KvTables([]), 0)
     return made
 

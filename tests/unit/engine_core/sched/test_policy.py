@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from octavo.engine_core.request import Request
+from octavo.engine_core.sched.budget import SchedLimits
 from octavo.engine_core.sched.policy import RequestQueue, victim
 from tests.engine.harness import request
 
+LIMITS = SchedLimits(4, 64, 100)
+
 
 def made(number: int, priority: int = 0) -> Request:
-    return Request(request(number, [1], priority=priority), {}, 100)
+    return Request(request(number, [1], priority=priority), {}, LIMITS)
 
 
 def test_priority_then_arrival() -> None:
