@@ -6,6 +6,7 @@ from octavo.errors import ConfigError
 from octavo.kernels.api import Kernels
 from octavo.kernels.cpu import linear as cpu_linear
 from octavo.kernels.cpu.attention import CpuAttention
+from octavo.kernels.cpu.sample import CpuSample
 from octavo.kernels.ref.activation import RefActivation
 from octavo.kernels.ref.attention import RefAttention
 from octavo.kernels.ref.embedding import RefEmbedding
@@ -35,7 +36,7 @@ def select(device: str, dtype: str) -> Kernels:
         norm=RefNorm(),
         activation=RefActivation(),
         attention=CpuAttention(),
-        sample=RefSample(),
+        sample=CpuSample(),
         state=RefState(),
     )
 

@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.kernels.api import SampleInputs
-from octavo.kernels.ref.philox import gumbel, philox
+from octavo.kernels.api import SampleInputs, SampleOps
+from octavo.kernels.cpu import sample as cpu_sample
+from octavo.kernels.cpu.sample import CpuSample
+from octavo.kernels.ref.philox import gumbel, gumbel_of, philox
 from octavo.kernels.ref.sample import RefSample, keep_top_k, keep_top_p
 from tests import teacher
 
@@ -19,6 +21,10 @@ KNOWN = [
     ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
     ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
 ]
+
+
+IMPLEMENTATIONS: dict[str, SampleOps] = {"ref": RefSample(), "cpu": CpuSample()}
+every = pytest.mark.parametrize("ops", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
 
 
 def words(text: str) -> list[int]:
@@ -40,6 +46,12 @@ def test_noise_equals_an_independent_implementation(seed: int, position: int) ->
     ours = gumbel(torch.tensor([bits]), torch.tensor([position]), 1003)[0]
     assert ours.dtype == torch.float32
     np.testing.assert_allclose(ours.numpy(), teacher.gumbel(seed, position, 1003), rtol=2e-6, atol=2e-6)
+
+
+def test_noise_of_some_tokens_is_that_of_all() -> None:
+    seed, position = torch.tensor([3, -1]), torch.tensor([5, 6])
+    tokens = torch.tensor([[0, 3, 4, 999, 77], [998, 1, 2, 5, 0]])
+    torch.testing.assert_close(gumbel_of(seed, position, tokens), gumbel(seed, position, 1000).gather(1, tokens))
 
 
 def test_noise_is_finite_and_standard_gumbel() -> None:
@@ -65,17 +77,19 @@ def inputs(rows: int, temperature: float = 1.0, top_k: int = 0, top_p: float = 1
     )
 
 
-def test_draws_follow_the_distribution() -> None:
+@every
+def test_draws_follow_the_distribution(ops: SampleOps) -> None:
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, 1.5, -float("inf")])
-    rows = 40_000
-    tokens = RefSample().sample(logits.expand(rows, -1), inputs(rows, temperature=0.7))
+    rows = 10_000
+    tokens = ops.sample(logits.expand(rows, -1), inputs(rows, temperature=0.7))
     share = torch.bincount(tokens, minlength=6).double() / rows
     want = torch.softmax(logits.double() / 0.7, dim=0)
     assert (share - want).abs().max() < 6 * (0.25 / rows) ** 0.5
     assert share[5] == 0
 
 
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
+@every
+def test_a_row_does_not_depend_on_its_neighbours(ops: SampleOps) -> None:
     torch.manual_seed(0)
     logits = torch.randn(6, 301) * 3
     mixed = SampleInputs(
@@ -88,7 +102,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
         any_top_k=True,
         any_top_p=True,
     )
-    together = RefSample().sample(logits, mixed)
+    together = ops.sample(logits, mixed)
     for row in range(6):
         one = slice(row, row + 1)
         alone = SampleInputs(
@@ -96,7 +110,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
             all_greedy=bool(mixed.temperature[row] == 0), any_top_k=bool(mixed.top_k[row] > 0),
             any_top_p=bool(mixed.top_p[row] < 1),
         )  # fmt: skip
-        assert RefSample().sample(logits[one], alone).tolist() == [int(together[row])]
+        assert ops.sample(logits[one], alone).tolist() == [int(together[row])]
     assert together[0] == logits[0].argmax()
     assert together[4] == logits[4].argmax()
 
@@ -140,3 +154,49 @@ def test_kept_sets_are_those_of_transformers(top_k: int, top_p: float) -> None:
         want = TopPLogitsWarper(top_p)(None, want)
     got = keep_top_p(keep_top_k(rows, torch.full((20,), top_k)), torch.full((20,), top_p))
     assert torch.equal(got, want)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    scores=st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=1, max_size=40),
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+            st.sampled_from([0, 1, 2, 3, 4, 5, 7, 20, 60]),
+            st.sampled_from([0.05, 0.3, 0.6, 0.95, 1.0]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    width=st.sampled_from([1, 4, 16, 1024]),
+)
+def test_the_fast_path_draws_what_the_reference_draws(
+    scores: list[float], rows: list[tuple[float, int, float]], width: int
+) -> None:
+    """With ties, kept sets that end at, before and behind the width, and rows that fall back."""
+    count = len(rows)
+    temperature, top_k, top_p = zip(*rows, strict=True)
+    some = SampleInputs(
+        torch.tensor(temperature),
+        torch.tensor(top_k),
+        torch.tensor(top_p),
+        torch.arange(count),
+        torch.arange(count) + 9,
+        all_greedy=not any(temperature),
+        any_top_k=any(top_k),
+        any_top_p=min(top_p) < 1,
+    )
+    logits = torch.tensor([scores], dtype=torch.float32).expand(count, -1)
+    before, cpu_sample._WIDTH = cpu_sample._WIDTH, width
+    try:
+        assert CpuSample().sample(logits, some).tolist() == RefSample().sample(logits, some).tolist()
+    finally:
+        cpu_sample._WIDTH = before
+
+
+def test_the_fast_path_on_a_large_vocabulary() -> None:
+    torch.manual_seed(2)
+    logits = (torch.randn(12, 49152) * 3).to(torch.bfloat16).float()  # with many ties, as bf16 logits have
+    for top_k, top_p in ((0, 0.9), (40, 1.0), (40, 0.5), (2000, 0.999), (0, 1.0), (5000, 1.0)):
+        want = RefSample().sample(logits, inputs(12, 0.8, top_k, top_p))
+        assert CpuSample().sample(logits, inputs(12, 0.8, top_k, top_p)).equal(want)

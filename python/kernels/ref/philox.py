@@ -15,7 +15,7 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["gumbel", "philox"]
+__all__ = ["gumbel", "gumbel_of", "philox"]
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85
@@ -37,11 +37,22 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
 
 def gumbel(seed: Tensor, position: Tensor, vocab: int) -> Tensor:  # [R] int64, [R] int64 -> [R, vocab] float32
     """Return g(seed, position, token) for every token."""
-    device = seed.device
-    quads = torch.arange(-(-vocab // 4), device=device).unsqueeze(0)  # [1, quads]
+    quads = torch.arange(-(-vocab // 4), device=seed.device).unsqueeze(0)  # [1, quads]
+    return _to_gumbel(_words(seed, position, quads).flatten(1)[:, :vocab])
+
+
+def gumbel_of(seed: Tensor, position: Tensor, tokens: Tensor) -> Tensor:  # [R], [R], [R, n] int64 -> [R, n] float32
+    """Return g(seed, position, token) for each row's tokens."""
+    words = _words(seed, position, tokens // 4)
+    return _to_gumbel(words.gather(2, (tokens % 4).unsqueeze(2)).squeeze(2))
+
+
+def _words(seed: Tensor, position: Tensor, quads: Tensor) -> Tensor:  # [R], [R], [R or 1, n] int64 -> [R, n, 4] int64
     seed, position = seed.unsqueeze(1), position.unsqueeze(1)
-    zero = torch.zeros_like(quads)
-    counter = (quads, position & _LOW, (position >> 32) & _LOW, zero)
-    words = torch.stack(philox(counter, (seed & _LOW, (seed >> 32) & _LOW)), dim=-1)  # [R, quads, 4]
+    counter = (quads, position & _LOW, (position >> 32) & _LOW, torch.zeros_like(quads))
+    return torch.stack(philox(counter, (seed & _LOW, (seed >> 32) & _LOW)), dim=-1)
+
+
+def _to_gumbel(words: Tensor) -> Tensor:  # [R, n] int64 -> [R, n] float32
     uniform = ((words.to(torch.float32) + 0.5) * 2.0**-32).clamp_(max=1.0 - 2.0**-24)
-    return uniform.neg_().log1p_().neg_().log_().neg_().flatten(1)[:, :vocab]
+    return uniform.neg_().log1p_().neg_().log_().neg_()
