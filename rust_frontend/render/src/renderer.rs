@@ -37,8 +37,8 @@ pub enum LoadError {
 pub struct Renderer {
     tokenizer: Tokenizer,
     templates: TemplateSet,
-    /// The content format of the template without tools and of the one with them.
-    formats: [ContentFormat; 2],
+    /// How the template for conversations wants content.
+    format: ContentFormat,
     /// Special tokens by the names that templates use.
     special: Map<String, Value>,
     defaults: Defaults,
@@ -68,14 +68,11 @@ impl Renderer {
         let templates = TemplateSet::load(dir, tokenizer.config(), clock)?;
         let defaults = Defaults::load(dir, &tokenizer)?;
         let special = special(&tokenizer);
-        let format = |tools| {
-            templates
-                .choose(tools)
-                .map_or(ContentFormat::Text, |template| {
-                    ContentFormat::probe(template, &special)
-                })
-        };
-        let formats = [format(false), format(true)];
+        let format = templates
+            .choose(false)
+            .map_or(ContentFormat::Text, |template| {
+                ContentFormat::probe(template, &special)
+            });
         let mut warnings = defaults.warnings.clone();
         for (name, template) in templates.iter() {
             warnings.extend(template.unknown().iter().map(|unknown| {
@@ -85,7 +82,7 @@ impl Renderer {
         Ok(Self {
             tokenizer,
             templates,
-            formats,
+            format,
             special,
             defaults,
             seeds: Seeds::new(seed),
@@ -160,7 +157,7 @@ impl Renderer {
         Conversation {
             messages: conversation::prepare(
                 &request.messages,
-                self.formats[0],
+                self.format,
                 knows_developer(template.source()),
             ),
             tools: None,
