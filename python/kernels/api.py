@@ -56,7 +56,9 @@ class NormOps(Protocol):
         """Return weight * (x / rms(x)): computed in fp32, rounded to x's dtype before the product with `weight`."""
         ...
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    def add_rms_norm(
+        self, x: Tensor, residual: Tensor, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:  # [T, H], [T, H], [H] dtype -> [T, H] dtype, twice
         """Return (rms_norm(sum), sum) with sum = x + residual in x's dtype. Either input may be overwritten."""
         ...
 
@@ -73,8 +75,8 @@ class ActivationOps(Protocol):
 class KvCache:
     """The keys and values of one layer. The layout belongs to the AttentionOps that made it."""
 
-    k: Tensor
-    v: Tensor
+    k: Tensor  # dtype; the shape is the maker's own
+    v: Tensor  # dtype; likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +161,16 @@ class SampleOps(Protocol):
 class StateOps(Protocol):
     """The slots' arrays on the device, and a step's inputs out of them."""
 
-    def scatter(self, target: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        """Set target[rows[i], columns[i]] = values[i].  # [S, L] int32, [n] int64, [n] int64, [n] int32"""
+    def scatter(
+        self, target: Tensor, rows: Tensor, columns: Tensor, values: Tensor
+    ) -> None:  # [S, L] int32, [n] int64, [n] int64, [n] int32
+        """Set target[rows[i], columns[i]] = values[i]; no place comes twice."""
         ...
 
-    def gather_ids(self, tokens: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
-        """Return tokens[slots[i], positions[i]].  # [S, L] int32, [T] int64, [T] int64 -> [T] int32"""
+    def gather_ids(
+        self, tokens: Tensor, slots: Tensor, positions: Tensor
+    ) -> Tensor:  # [S, L] int32, [T] int64, [T] int64 -> [T] int32
+        """Return tokens[slots[i], positions[i]]."""
         ...
 
 

@@ -34,7 +34,7 @@ class TensorSource(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def read(self, rows: slice, columns: slice | None = None) -> Tensor:
+    def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)], floating
         """Return the rows (and columns, of a matrix), in a floating dtype of the source's choice, on the CPU."""
         ...
 

@@ -54,5 +54,5 @@ class DenseFormat:
     def pack(self) -> None:
         self._weight = self._ops.pack(self._weight)
 
-    def apply(self, x: Tensor, bias: Tensor | None) -> Tensor:
+    def apply(self, x: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], [out] dtype -> [T, out] dtype
         return self._ops.apply(x, self._weight, bias)

@@ -34,10 +34,10 @@ class SingleGroup:
     rank = 0
     size = 1
 
-    def all_reduce(self, x: Tensor) -> Tensor:
+    def all_reduce(self, x: Tensor) -> Tensor:  # any shape -> the same
         return x
 
-    def all_gather(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:  # [R, n] -> [R, n * size]
         return x
 
 
@@ -48,11 +48,11 @@ class RankGroup:
         self.rank = distributed.get_rank()
         self.size = distributed.get_world_size()
 
-    def all_reduce(self, x: Tensor) -> Tensor:
+    def all_reduce(self, x: Tensor) -> Tensor:  # any shape -> the same
         distributed.all_reduce(x)
         return x
 
-    def all_gather(self, x: Tensor) -> Tensor:
+    def all_gather(self, x: Tensor) -> Tensor:  # [R, n] -> [R, n * size]
         parts = [torch.empty_like(x) for _ in range(self.size)]
         distributed.all_gather(parts, x.contiguous())
         return torch.cat(parts, dim=-1)

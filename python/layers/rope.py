@@ -47,7 +47,7 @@ def frequencies(config: RopeConfig) -> tuple[Tensor, float]:  # [D / 2] float32
     return plain, scale
 
 
-def _llama3(plain: Tensor, config: RopeConfig) -> Tensor:
+def _llama3(plain: Tensor, config: RopeConfig) -> Tensor:  # [D / 2] float32 -> the same
     """Slow frequencies are divided by the factor, fast ones kept, those between interpolated (Llama 3.1)."""
     wavelength = 2 * math.pi / plain
     longest = config.original_max_position / config.low_freq_factor
@@ -60,7 +60,7 @@ def _llama3(plain: Tensor, config: RopeConfig) -> Tensor:
     return plain.where(wavelength < shortest, slow.where(wavelength > longest, between))
 
 
-def _yarn(config: RopeConfig) -> tuple[Tensor, float]:
+def _yarn(config: RopeConfig) -> tuple[Tensor, float]:  # [D / 2] float32
     """NTK by parts (arXiv 2309.00071): dimensions with few rotations are interpolated, those with many kept."""
     dim, factor = config.head_dim, config.factor
     powers = config.theta ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)

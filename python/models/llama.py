@@ -81,8 +81,8 @@ class Llama(Model):
         self._rope = RopeTable(config.rope, build)
 
     def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [T, hidden] dtype
-        x: Tensor = self.embedding(ids)
-        residual: Tensor | None = None
+        x: Tensor = self.embedding(ids)  # [T, hidden] dtype; with the residual, the hidden states
+        residual: Tensor | None = None  # [T, hidden] dtype
         cos, sin = self._rope(batch.positions)
         for layer, block in enumerate(self.blocks):
             batch.progress.layer = layer

@@ -161,7 +161,7 @@ class Runner:
         by_layer = tuple(attention[layer] for layer in range(len(self._caches)))
         return ids, ForwardBatch(positions_dev, by_layer, self._caches, self.progress)
 
-    def _sample(self, hidden: Tensor, rows: _Rows) -> Drawn:
+    def _sample(self, hidden: Tensor, rows: _Rows) -> Drawn:  # [T, hidden] dtype
         which = np.flatnonzero(rows.samples)
         if not len(which):
             return self._none()
@@ -177,7 +177,7 @@ class Runner:
         empty = np.zeros(0, dtype=np.int32)
         return Drawn(empty, empty, torch.zeros(0, dtype=torch.int32))
 
-    def _move(self, values: Ints) -> Tensor:
+    def _move(self, values: Ints) -> Tensor:  # the same shape and dtype, on the device
         return torch.from_numpy(values).to(self._device)
 
 

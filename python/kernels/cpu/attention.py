@@ -70,7 +70,9 @@ class CpuPrepared:
         self._decodes = _bucket(step, heads)
         self._prefills = _prefills(step, heads)
 
-    def rotate_and_write(self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache) -> Tensor:
+    def rotate_and_write(
+        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache
+    ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
         queries = q.shape[1]
         turned = rotate(torch.cat((q, k), dim=1), cos, sin)
         dim = k.shape[-1]
@@ -78,7 +80,7 @@ class CpuPrepared:
         cache.v.view(-1, dim).index_copy_(0, self._places, v.reshape(-1, dim))
         return turned[:, :queries]
 
-    def attend(self, q: Tensor, cache: KvCache, scale: float) -> Tensor:
+    def attend(self, q: Tensor, cache: KvCache, scale: float) -> Tensor:  # [T, N, D] dtype -> [T, N, D] dtype
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
         for bucket in self._decodes:
             self._attend_decodes(q, cache, scale, bucket, out)
@@ -86,7 +88,9 @@ class CpuPrepared:
             self._attend_prefill(q, cache, scale, row, out)
         return out
 
-    def _attend_decodes(self, q: Tensor, cache: KvCache, scale: float, bucket: _Decodes, out: Tensor) -> None:
+    def _attend_decodes(
+        self, q: Tensor, cache: KvCache, scale: float, bucket: _Decodes, out: Tensor
+    ) -> None:  # [T, N, D] dtype -> out [T, N, D] dtype
         heads, dim = q.shape[1:]
         picked = q[: self._num_decodes] if bucket.rows is None else q.index_select(0, bucket.rows)
         folded = picked.reshape(bucket.count, self._heads, heads // self._heads, dim)
@@ -101,7 +105,9 @@ class CpuPrepared:
         else:
             out.index_copy_(0, bucket.rows, result)
 
-    def _attend_prefill(self, q: Tensor, cache: KvCache, scale: float, row: _Prefill, out: Tensor) -> None:
+    def _attend_prefill(
+        self, q: Tensor, cache: KvCache, scale: float, row: _Prefill, out: Tensor
+    ) -> None:  # [T, N, D] dtype -> out [T, N, D] dtype
         mine = slice(row.begin, row.begin + row.count)
         result = F.scaled_dot_product_attention(
             q[mine].transpose(0, 1).unsqueeze(0),
@@ -115,7 +121,9 @@ class CpuPrepared:
         out[mine] = result.squeeze(0).transpose(0, 1)
 
 
-def _gather(pages: Tensor, index: Tensor, rows: int) -> Tensor:  # -> [rows, blocks * token, D] dtype
+def _gather(
+    pages: Tensor, index: Tensor, rows: int
+) -> Tensor:  # [block, K, token, D] dtype, [rows * blocks] int64 -> [rows, blocks * token, D] dtype
     dim = pages.shape[-1]
     return pages.flatten(0, 1).index_select(0, index).view(rows, -1, dim)
 

@@ -25,8 +25,8 @@ def available() -> bool:
 class CpuLinear:
     """LinearOps on packed weights (fp32 and bf16)."""
 
-    def pack(self, weight: Tensor) -> Tensor:
+    def pack(self, weight: Tensor) -> Tensor:  # [out, in] dtype -> opaque
         return cast("Tensor", torch.ops.mkldnn._reorder_linear_weight(weight.contiguous()))
 
-    def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         return cast("Tensor", torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], ""))

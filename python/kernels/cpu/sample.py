@@ -28,7 +28,7 @@ class CpuSample:
     def __init__(self) -> None:
         self._ref = RefSample()
 
-    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:
+    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] float32 -> [R] int64
         tokens = logits.argmax(dim=-1)
         if inputs.all_greedy:
             return tokens
@@ -76,7 +76,7 @@ def _sample_best(logits: Tensor, inputs: SampleInputs) -> tuple[Tensor, Tensor]:
     return ids.gather(1, choice).squeeze(1), sure.squeeze(1)
 
 
-def _take(inputs: SampleInputs, rows: Tensor) -> SampleInputs:
+def _take(inputs: SampleInputs, rows: Tensor) -> SampleInputs:  # [r] int64
     return SampleInputs(
         temperature=inputs.temperature[rows],
         top_k=inputs.top_k[rows],

@@ -15,6 +15,6 @@ __all__ = ["RefActivation"]
 class RefActivation:
     """ActivationOps in torch."""
 
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
+    def silu_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
         gate, up = gate_up.chunk(2, dim=-1)
         return F.silu(gate) * up

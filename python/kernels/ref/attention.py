@@ -39,12 +39,14 @@ class RefPrepared:
         self._blocks = step.tables[step.rows, step.positions // step.block_tokens].long()  # [T]
         self._offsets = step.positions % step.block_tokens  # [T]
 
-    def rotate_and_write(self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache) -> Tensor:
+    def rotate_and_write(
+        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache
+    ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
         cache.k[self._blocks, :, self._offsets] = rotate(k, cos, sin)
         cache.v[self._blocks, :, self._offsets] = v
         return rotate(q, cos, sin)
 
-    def attend(self, q: Tensor, cache: KvCache, scale: float) -> Tensor:
+    def attend(self, q: Tensor, cache: KvCache, scale: float) -> Tensor:  # [T, N, D] dtype -> [T, N, D] dtype
         out, at = torch.empty_like(q), 0
         for row, (start, count) in enumerate(zip(self._step.starts, self._step.counts, strict=True)):
             k, v = self._read(cache.k, row, start + count), self._read(cache.v, row, start + count)

@@ -15,7 +15,7 @@ __all__ = ["RefEmbedding"]
 class RefEmbedding:
     """EmbeddingOps in torch."""
 
-    def lookup(self, ids: Tensor, table: Tensor, first: int) -> Tensor:
+    def lookup(self, ids: Tensor, table: Tensor, first: int) -> Tensor:  # [T] int32, [rows, H] dtype -> [T, H] dtype
         local = ids - first
         inside = (local >= 0) & (local < table.shape[0])
         rows = F.embedding(local.where(inside, local.new_zeros(())), table)

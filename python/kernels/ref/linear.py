@@ -15,8 +15,8 @@ __all__ = ["RefLinear"]
 class RefLinear:
     """LinearOps on plain weights."""
 
-    def pack(self, weight: Tensor) -> Tensor:
+    def pack(self, weight: Tensor) -> Tensor:  # [out, in] dtype -> opaque
         return weight
 
-    def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         return F.linear(x, packed, bias)

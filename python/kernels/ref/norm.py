@@ -15,11 +15,13 @@ __all__ = ["RefNorm"]
 class RefNorm:
     """NormOps in torch. torch.nn.functional.rms_norm rounds after the product with the weight, so it will not do."""
 
-    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # [T, H], [H] dtype -> [T, H] dtype
         wide = x.to(torch.float32)
         scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
         return weight * (wide * scale).to(x.dtype)
 
-    def add_rms_norm(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    def add_rms_norm(
+        self, x: Tensor, residual: Tensor, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:  # [T, H], [T, H], [H] dtype -> [T, H] dtype, twice
         total = x + residual
         return self.rms_norm(total, weight, eps), total

@@ -23,7 +23,9 @@ _LOW = 0xFFFFFFFF
 _ROUNDS = 10
 
 
-def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
+) -> tuple[Tensor, ...]:  # int64 -> int64
     """Return the four output words. All words are int64 tensors in 0 … 2**32 - 1, of shapes that broadcast."""
     c0, c1, c2, c3 = counter
     k0, k1 = key

@@ -19,7 +19,7 @@ __all__ = ["RefSample", "keep_top_k", "keep_top_p"]
 class RefSample:
     """SampleOps in torch."""
 
-    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:
+    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] float32 -> [R] int64
         if inputs.all_greedy:
             return logits.argmax(dim=-1)
         greedy = inputs.temperature == 0

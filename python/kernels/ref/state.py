@@ -13,8 +13,12 @@ __all__ = ["RefState"]
 class RefState:
     """StateOps in torch."""
 
-    def scatter(self, target: Tensor, rows: Tensor, columns: Tensor, values: Tensor) -> None:
+    def scatter(
+        self, target: Tensor, rows: Tensor, columns: Tensor, values: Tensor
+    ) -> None:  # [S, L] int32, [n] int64, [n] int64, [n] int32
         target[rows, columns] = values
 
-    def gather_ids(self, tokens: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+    def gather_ids(
+        self, tokens: Tensor, slots: Tensor, positions: Tensor
+    ) -> Tensor:  # [S, L] int32, [T] int64, [T] int64 -> [T] int32
         return tokens[slots, positions]

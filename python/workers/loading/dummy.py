@@ -28,7 +28,7 @@ class DummySource:
         digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
         self._seed = int.from_bytes(digest[:8], "little", signed=True)
 
-    def read(self, rows: slice, columns: slice | None = None) -> Tensor:
+    def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)] float32
         if self._init == "ones":
             whole = torch.ones(self.shape)
         elif self._init == "zeros":

@@ -41,7 +41,7 @@ class GgufSource:
             whole = np.arange(self.shape[0]).reshape(heads, -1, 2)
             self._rows = whole.swapaxes(1, 2).reshape(-1)
 
-    def read(self, rows: slice, columns: slice | None = None) -> Tensor:
+    def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)], floating
         data, kind = self._tensor.data, self._tensor.type
         if len(self.shape) == 1:
             picked = dequantise(data, kind).flatten()  # a vector is one row of its file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from safetensors import safe_open
 
@@ -24,9 +24,8 @@ class SafetensorsSource:
         self._piece = piece
         self.shape: tuple[int, ...] = tuple(piece.get_shape())
 
-    def read(self, rows: slice, columns: slice | None = None) -> Tensor:
-        picked: Tensor = self._piece[rows] if columns is None else self._piece[rows, columns]
-        return picked
+    def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)] dtype of the file
+        return cast("Tensor", self._piece[rows] if columns is None else self._piece[rows, columns])
 
 
 def safetensors_sources(files: tuple[Path, ...]) -> Iterator[tuple[str, TensorSource]]:

@@ -58,5 +58,5 @@ class Sampler:
         )
         return self._ops.sample(logits, inputs)
 
-    def _move(self, values: np.ndarray[Any, Any]) -> Tensor:
+    def _move(self, values: np.ndarray[Any, Any]) -> Tensor:  # the same shape and dtype, on the device
         return torch.from_numpy(values).to(self._device)
