@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,3 +171,12 @@ def test_a_config_that_is_no_json(tmp_path: Path) -> None:
     (path / "config.json").write_text("{")
     with pytest.raises(ModelError, match=r"config\.json is no JSON"):
         resolve(str(path))
+
+
+def test_no_torch_is_imported() -> None:
+    code = (
+        "import sys, octavo.modelfiles, octavo.modelfiles.smollm2\n"
+        "try:\n    octavo.modelfiles.resolve('/nowhere')\nexcept octavo.errors.ModelError: pass\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'gguf')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
