@@ -41,6 +41,8 @@ pub struct ChatRequest {
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
     pub include_usage: bool,
+    /// Whether the answer carries the token ids of prompt and output.
+    pub return_token_ids: bool,
     /// Whoever the client says is behind it; for logs.
     pub user: Option<String>,
 }
@@ -64,6 +66,7 @@ impl ChatRequest {
             sampling,
             stream,
             include_usage,
+            return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
         })
     }

@@ -36,6 +36,8 @@ pub struct CompletionRequest {
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
     pub include_usage: bool,
+    /// Whether the answer carries the token ids of prompt and output.
+    pub return_token_ids: bool,
     /// Whoever the client says is behind it; for logs.
     pub user: Option<String>,
 }
@@ -59,6 +61,7 @@ impl CompletionRequest {
             sampling,
             stream,
             include_usage,
+            return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
         })
     }

@@ -85,6 +85,9 @@ pub struct ChatCompletion {
     pub choices: Vec<ChatChoice>,
     /// Tokens counted.
     pub usage: Usage,
+    /// Token ids of the prompt, where `return_token_ids` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<i32>>,
 }
 
 impl ChatCompletion {
@@ -105,6 +108,9 @@ pub struct ChatChoice {
     pub finish_reason: Option<FinishReason>,
     /// What stopped it.
     pub stop_reason: Option<StopReason>,
+    /// Token ids of the output, where `return_token_ids` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<i32>>,
 }
 
 /// What the model said.
@@ -145,6 +151,9 @@ pub struct ChatChunk {
     /// In the last chunk, where `stream_options.include_usage` asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// In the first chunk: token ids of the prompt, where `return_token_ids` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<i32>>,
 }
 
 impl ChatChunk {
@@ -166,6 +175,9 @@ pub struct ChatChunkChoice {
     /// What stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
+    /// Token ids of the new tokens, where `return_token_ids` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<i32>>,
 }
 
 /// New text.
@@ -216,4 +228,10 @@ pub struct CompletionChoice {
     /// What stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
+    /// Token ids of the prompt, where `return_token_ids` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<i32>>,
+    /// Token ids of the output, where `return_token_ids` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<i32>>,
 }

@@ -22,15 +22,18 @@ fn an_answer_of_chat() {
             logprobs: None,
             finish_reason: Some(FinishReason::Stop),
             stop_reason: Some(StopReason::Text("END".to_owned())),
+            token_ids: Some(vec![1, 2]),
         }],
         usage: Usage::new(5, 2, Some(4)),
+        prompt_token_ids: Some(vec![5]),
     };
     let wanted = json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m",
         "choices": [{
             "index": 0, "message": {"role": "assistant", "content": "Paris", "refusal": null}, "logprobs": null,
-            "finish_reason": "stop", "stop_reason": "END",
+            "finish_reason": "stop", "stop_reason": "END", "token_ids": [1, 2],
         }],
+        "prompt_token_ids": [5],
         "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}},
     });
     assert_eq!(to_value(&answer).unwrap(), wanted);
@@ -53,8 +56,10 @@ fn chunks_have_a_finish_reason_that_is_null_until_the_last() {
             logprobs: None,
             finish_reason,
             stop_reason: None,
+            token_ids: None,
         }],
         usage: None,
+        prompt_token_ids: None,
     };
     let delta = ChatDelta {
         role: Some(Cow::Borrowed("assistant")),
@@ -79,6 +84,8 @@ fn a_completion_and_the_models() {
         logprobs: None,
         finish_reason: Some(FinishReason::Stop),
         stop_reason: Some(StopReason::Token(2)),
+        prompt_token_ids: None,
+        token_ids: None,
     };
     let answer = Completion {
         id: "cmpl-1".to_owned(),

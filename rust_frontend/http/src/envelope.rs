@@ -10,6 +10,9 @@ use serde::Serialize;
 use crate::refusal::error_json;
 use crate::route::Route;
 
+/// Ends an event.
+const CLOSE: &[u8] = b"}\n\n";
+
 /// What is equal in all events of a stream, and in the response that is not streamed.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
@@ -20,6 +23,15 @@ pub(crate) struct Identity {
     pub(crate) created: u64,
     /// As the client named it.
     pub(crate) model: String,
+}
+
+/// Token ids that go out with new text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ids<'a> {
+    /// Of the prompt, with the first text of a completion.
+    pub(crate) prompt: Option<&'a [i32]>,
+    /// Of the text; empty: none are asked for.
+    pub(crate) tokens: &'a [i32],
 }
 
 /// Writes the events of one stream.
@@ -67,21 +79,27 @@ impl EventWriter {
         }
     }
 
-    /// Says who speaks: the first event of a chat.
-    pub(crate) fn role(&mut self, index: u32) {
-        if self.route == Route::Chat {
-            self.choice(
-                index,
-                |buffer| {
-                    buffer.extend_from_slice(br#""delta":{"role":"assistant","content":""},"#);
-                },
-                None,
-            );
+    /// Writes the first event of a chat, which says who speaks and, if they are given, the prompt's token ids. Returns
+    /// whether there is such an event.
+    pub(crate) fn begin(&mut self, index: u32, prompt_ids: Option<&[i32]>) -> bool {
+        if self.route != Route::Chat {
+            return false;
         }
+        let role = |buffer: &mut BytesMut| {
+            buffer.extend_from_slice(br#""delta":{"role":"assistant","content":""},"#);
+        };
+        self.choice(index, role, None);
+        if let Some(ids) = prompt_ids {
+            self.buffer.truncate(self.buffer.len() - CLOSE.len());
+            self.buffer.extend_from_slice(b",\"prompt_token_ids\":");
+            write_json(&mut (&mut self.buffer).writer(), ids);
+            self.buffer.extend_from_slice(CLOSE);
+        }
+        true
     }
 
     /// Writes new text.
-    pub(crate) fn text(&mut self, index: u32, text: &str) {
+    pub(crate) fn text(&mut self, index: u32, text: &str, ids: Ids<'_>) {
         let (open, close) = self.route.text_frame();
         self.choice(
             index,
@@ -89,6 +107,16 @@ impl EventWriter {
                 buffer.extend_from_slice(open);
                 write_json(&mut buffer.writer(), text);
                 buffer.extend_from_slice(close);
+                if let Some(prompt) = ids.prompt {
+                    buffer.extend_from_slice(b"\"prompt_token_ids\":");
+                    write_json(&mut buffer.writer(), prompt);
+                    buffer.put_u8(b',');
+                }
+                if !ids.tokens.is_empty() {
+                    buffer.extend_from_slice(b"\"token_ids\":");
+                    write_json(&mut buffer.writer(), ids.tokens);
+                    buffer.put_u8(b',');
+                }
             },
             None,
         );
@@ -158,7 +186,8 @@ impl EventWriter {
         fields(buffer);
         buffer.extend_from_slice(b"\"logprobs\":null,\"finish_reason\":");
         write_json(&mut buffer.writer(), &reason);
-        buffer.extend_from_slice(b"}]}\n\n");
+        buffer.extend_from_slice(b"}]");
+        buffer.extend_from_slice(CLOSE);
     }
 }
 
@@ -195,8 +224,8 @@ mod tests {
     fn chat_events_are_what_serde_would_write() {
         let mut writer = writer(Route::Chat, false);
         let nasty = "line\nquote\" back\\ nul\0 tab\t \u{2028} 字 😀 data: x";
-        writer.role(0);
-        writer.text(0, nasty);
+        writer.begin(0, None);
+        writer.text(0, nasty, Ids::default());
         writer.finish(0, FinishReason::Stop, None);
         let event = |delta: Value, reason: Value| {
             json!({
@@ -218,9 +247,9 @@ mod tests {
     #[test]
     fn completion_events_carry_text_and_no_role() {
         let mut writer = writer(Route::Completion, true);
-        writer.role(1);
+        assert!(!writer.begin(1, Some(&[1])));
         assert!(writer.is_empty());
-        writer.text(1, "a");
+        writer.text(1, "a", Ids::default());
         writer.finish(1, FinishReason::Length, None);
         let events = events(&mut writer);
         assert_eq!(events[0]["object"], "text_completion");
@@ -247,5 +276,30 @@ mod tests {
             events[0]["usage"],
             json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": details})
         );
+    }
+
+    #[test]
+    fn token_ids_go_out_where_they_are_asked_for() {
+        let mut chat = writer(Route::Chat, false);
+        assert!(chat.begin(0, Some(&[7, 8])));
+        let ids = Ids {
+            prompt: None,
+            tokens: &[1, 2],
+        };
+        chat.text(0, "ab", ids);
+        let events_of_chat = events(&mut chat);
+        assert_eq!(events_of_chat[0]["prompt_token_ids"], json!([7, 8]));
+        assert_eq!(events_of_chat[1]["choices"][0]["token_ids"], json!([1, 2]));
+
+        let mut completion = writer(Route::Completion, false);
+        let ids = Ids {
+            prompt: Some(&[7]),
+            tokens: &[1],
+        };
+        completion.text(0, "", ids);
+        let choice = &events(&mut completion)[0]["choices"][0];
+        assert_eq!(choice["prompt_token_ids"], json!([7]));
+        assert_eq!(choice["token_ids"], json!([1]));
+        assert_eq!(choice["text"], "");
     }
 }

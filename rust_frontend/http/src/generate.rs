@@ -13,7 +13,7 @@ use octavo_render::{Limits, Prepared};
 use crate::app::{App, AppState, unix_seconds};
 use crate::body::JsonBody;
 use crate::envelope::Identity;
-use crate::output::Output;
+use crate::output::{Output, TokenIds};
 use crate::refusal::{RETRY_S, Refusal, of_generate, stopping};
 use crate::request_id::RequestId;
 use crate::route::Route;
@@ -40,6 +40,7 @@ struct Ready {
     model: String,
     stream: bool,
     include_usage: bool,
+    return_token_ids: bool,
     prepared: Prepared,
 }
 
@@ -65,7 +66,13 @@ async fn handle(
         created: unix_seconds(),
         model: ready.model,
     };
-    let output = submit(&state.app, &identity, ready.prepared, arrival)?;
+    let output = submit(
+        &state.app,
+        &identity,
+        ready.prepared,
+        ready.return_token_ids,
+        arrival,
+    )?;
     if ready.stream {
         let keep_alive = state.app.settings.keep_alive;
         return Ok(sse::answer(output, &identity, ready.include_usage, keep_alive).await);
@@ -84,6 +91,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 model,
                 stream: request.stream,
                 include_usage: request.include_usage,
+                return_token_ids: request.return_token_ids,
                 prepared: app.renderer.chat(&request, limits(app)?)?,
             })
         }
@@ -93,6 +101,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 model,
                 stream: request.stream,
                 include_usage: request.include_usage,
+                return_token_ids: request.return_token_ids,
                 prepared: app.renderer.completion(&request, limits(app)?)?,
             })
         }
@@ -124,10 +133,12 @@ fn submit(
     app: &App,
     identity: &Identity,
     prepared: Prepared,
+    return_token_ids: bool,
     arrival: Instant,
 ) -> Result<Output, ApiError> {
     let text = app.renderer.output(&prepared.output);
     let prompt_tokens = prepared.prompt.len();
+    let ids = return_token_ids.then(|| TokenIds::new(prepared.prompt.clone()));
     let submission = Submission {
         name: identity.id.clone(),
         prompt: prepared.prompt,
@@ -140,6 +151,7 @@ fn submit(
         steps,
         text,
         prompt_tokens,
+        ids,
         metrics,
         app.shutdown.cut_token(),
     ))

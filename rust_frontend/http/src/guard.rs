@@ -1,16 +1,15 @@
 //! Stands around every handler: the request id, panics, the count of responses.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use futures::FutureExt as _;
 use http::Method;
 use octavo_telemetry::Metrics;
 
+use crate::contain::contain;
 use crate::refusal::{Refusal, defect};
 use crate::request_id::{HEADER, RequestId};
 
@@ -30,16 +29,9 @@ pub(crate) async fn guard(
         .to_owned();
     let start = Instant::now();
 
-    let mut response = match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-        Ok(response) => response,
-        Err(_) => {
-            tracing::error!(
-                "request {}: a handler panicked; the client got a 500",
-                id.as_str()
-            );
-            Refusal(defect()).into_response()
-        }
-    };
+    let mut response = contain(id.as_str(), next.run(request))
+        .await
+        .unwrap_or_else(|| Refusal(defect()).into_response());
     if let Some(value) = id.header() {
         response.headers_mut().insert(HEADER, value);
     }

@@ -10,6 +10,7 @@
 mod app;
 mod body;
 mod compute;
+mod contain;
 mod envelope;
 mod generate;
 mod guard;

@@ -13,6 +13,8 @@ use crate::refusal::{of_generate, stopping};
 pub(crate) struct Piece {
     /// New text; may be empty.
     pub(crate) text: String,
+    /// The new token ids; empty unless the request asked for them.
+    pub(crate) tokens: Vec<i32>,
     /// Set in the last piece, and only there.
     pub(crate) end: Option<End>,
 }
@@ -25,6 +27,30 @@ pub(crate) struct End {
     pub(crate) usage: Usage,
 }
 
+/// The token ids of a request that asked for them.
+#[derive(Debug)]
+pub(crate) struct TokenIds {
+    prompt: Option<Vec<i32>>,
+    given: usize,
+}
+
+impl TokenIds {
+    pub(crate) fn new(prompt: Vec<i32>) -> Self {
+        Self {
+            prompt: Some(prompt),
+            given: 0,
+        }
+    }
+
+    /// The ids of a step, without those behind the end: a stop string may end the output within a step.
+    fn take(&mut self, tokens: &[i32], end: Option<&End>) -> Vec<i32> {
+        let counted = end.map_or(usize::MAX, |end| end.usage.completion_tokens);
+        let left = counted.saturating_sub(self.given);
+        self.given += tokens.len();
+        tokens.iter().copied().take(left).collect()
+    }
+}
+
 /// A running request. Dropping it aborts the request.
 pub(crate) struct Output {
     steps: StepStream,
@@ -32,6 +58,7 @@ pub(crate) struct Output {
     metrics: RequestMetrics,
     cut: CancellationToken,
     prompt_tokens: usize,
+    ids: Option<TokenIds>,
     cached_tokens: Option<usize>,
     begun: bool,
     /// The error that comes after the last text.
@@ -43,6 +70,7 @@ impl Output {
         steps: StepStream,
         text: OutputText,
         prompt_tokens: usize,
+        ids: Option<TokenIds>,
         metrics: RequestMetrics,
         cut: CancellationToken,
     ) -> Self {
@@ -52,6 +80,7 @@ impl Output {
             metrics,
             cut,
             prompt_tokens,
+            ids,
             cached_tokens: None,
             begun: false,
             failed: None,
@@ -61,6 +90,11 @@ impl Output {
     /// Whether the engine is away and the request waits for it.
     pub(crate) fn paused(&self) -> bool {
         self.steps.paused()
+    }
+
+    /// The prompt's token ids, once, if the request asked for them.
+    pub(crate) fn take_prompt_ids(&mut self) -> Option<Vec<i32>> {
+        self.ids.as_mut()?.prompt.take()
     }
 
     /// Waits for the next piece. Cancel safe. Must not be called after the last piece or an error.
@@ -117,8 +151,14 @@ impl Output {
                 })));
             self.metrics.finish(Outcome::Error);
         }
+        let tokens = self
+            .ids
+            .as_mut()
+            .map(|ids| ids.take(&step.tokens, end.as_ref()))
+            .unwrap_or_default();
         Piece {
             text: update.text,
+            tokens,
             end,
         }
     }

@@ -1,18 +1,18 @@
 //! Streams: the head, then one write for each batch of steps that was ready.
 
 use std::convert::Infallible;
-use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use futures::FutureExt as _;
 use http::{HeaderName, HeaderValue, header};
 use octavo_api::ApiError;
 use tokio::time::timeout;
 
-use crate::envelope::{EventWriter, Identity};
+use crate::contain::contain;
+use crate::envelope::{EventWriter, Identity, Ids};
 use crate::output::{Output, Piece};
 use crate::refusal::{Refusal, defect};
 
@@ -29,7 +29,9 @@ pub(crate) async fn answer(
     keep_alive: Duration,
 ) -> Response {
     let mut stream = Stream {
+        id: identity.id.as_str().into(),
         writer: EventWriter::new(identity, include_usage),
+        prompt_ids: output.take_prompt_ids(),
         include_usage,
         keep_alive,
         phase: Phase::Begin,
@@ -81,7 +83,11 @@ enum Phase {
 }
 
 struct Stream {
+    /// Of the answer, for the log.
+    id: Arc<str>,
     writer: EventWriter,
+    /// Until they are written.
+    prompt_ids: Option<Vec<i32>>,
     include_usage: bool,
     keep_alive: Duration,
     phase: Phase,
@@ -96,13 +102,10 @@ impl Stream {
             if self.phase == Phase::Ended {
                 return None;
             }
-            // A defect in the text of one stream ends this stream alone, and with an event.
-            if AssertUnwindSafe(self.advance())
-                .catch_unwind()
-                .await
-                .is_err()
-            {
-                tracing::error!("a stream panicked; its client got an error event");
+            let id = self.id.clone();
+            if contain(&id, self.advance()).await.is_none() {
+                self.output = None;
+                self.writer.take();
                 self.fail(&defect());
             }
         }
@@ -128,10 +131,17 @@ impl Stream {
     fn write_piece(&mut self, piece: Piece) {
         if self.phase == Phase::Begin {
             self.phase = Phase::Running;
-            self.writer.role(CHOICE);
+            if self.writer.begin(CHOICE, self.prompt_ids.as_deref()) {
+                self.prompt_ids = None;
+            }
         }
-        if !piece.text.is_empty() {
-            self.writer.text(CHOICE, &piece.text);
+        if !piece.text.is_empty() || !piece.tokens.is_empty() {
+            let prompt = self.prompt_ids.take();
+            let ids = Ids {
+                prompt: prompt.as_deref(),
+                tokens: &piece.tokens,
+            };
+            self.writer.text(CHOICE, &piece.text, ids);
         }
         if let Some(end) = piece.end {
             self.writer.finish(CHOICE, end.reason, end.stop.as_ref());

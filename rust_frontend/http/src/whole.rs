@@ -17,23 +17,42 @@ use crate::route::Route;
 /// # Errors
 /// The request failed, or the server ends.
 pub(crate) async fn answer(mut output: Output, identity: Identity) -> Result<Response, ApiError> {
+    let prompt_ids = output.take_prompt_ids();
     let mut text = String::new();
+    let mut tokens = prompt_ids.is_some().then(Vec::new);
     let end = loop {
         let piece = output.next().await?;
         text.push_str(&piece.text);
+        if let Some(tokens) = &mut tokens {
+            tokens.extend(piece.tokens);
+        }
         if let Some(end) = piece.end {
             break end;
         }
     };
     // Where a stop string ended the text, the engine still runs the request.
     drop(output);
+    let answer = Answer {
+        text,
+        prompt_ids,
+        tokens,
+        end,
+    };
     Ok(match identity.route {
-        Route::Chat => Json(chat(identity, text, end)).into_response(),
-        Route::Completion => Json(completion(identity, text, end)).into_response(),
+        Route::Chat => Json(chat(identity, answer)).into_response(),
+        Route::Completion => Json(completion(identity, answer)).into_response(),
     })
 }
 
-fn chat(identity: Identity, text: String, end: End) -> ChatCompletion {
+/// The fold of all pieces.
+struct Answer {
+    text: String,
+    prompt_ids: Option<Vec<i32>>,
+    tokens: Option<Vec<i32>>,
+    end: End,
+}
+
+fn chat(identity: Identity, answer: Answer) -> ChatCompletion {
     ChatCompletion {
         id: identity.id,
         object: Cow::Borrowed(ChatCompletion::OBJECT),
@@ -43,18 +62,20 @@ fn chat(identity: Identity, text: String, end: End) -> ChatCompletion {
             index: 0,
             message: AssistantMessage {
                 role: Cow::Borrowed("assistant"),
-                content: Some(text),
+                content: Some(answer.text),
                 refusal: None,
             },
             logprobs: None,
-            finish_reason: Some(end.reason),
-            stop_reason: end.stop,
+            finish_reason: Some(answer.end.reason),
+            stop_reason: answer.end.stop,
+            token_ids: answer.tokens,
         }],
-        usage: end.usage,
+        usage: answer.end.usage,
+        prompt_token_ids: answer.prompt_ids,
     }
 }
 
-fn completion(identity: Identity, text: String, end: End) -> Completion {
+fn completion(identity: Identity, answer: Answer) -> Completion {
     Completion {
         id: identity.id,
         object: Cow::Borrowed(Completion::OBJECT),
@@ -62,11 +83,13 @@ fn completion(identity: Identity, text: String, end: End) -> Completion {
         model: identity.model,
         choices: vec![CompletionChoice {
             index: 0,
-            text,
+            text: answer.text,
             logprobs: None,
-            finish_reason: Some(end.reason),
-            stop_reason: end.stop,
+            finish_reason: Some(answer.end.reason),
+            stop_reason: answer.end.stop,
+            prompt_token_ids: answer.prompt_ids,
+            token_ids: answer.tokens,
         }],
-        usage: Some(end.usage),
+        usage: Some(answer.end.usage),
     }
 }

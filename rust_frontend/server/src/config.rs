@@ -126,6 +126,31 @@ mod tests {
     }
 
     #[test]
+    fn the_fields_are_those_of_the_python_record() {
+        let source = include_str!("../../../python/config.py");
+        let (_, record) = source.split_once("class FrontendConfig(").unwrap();
+        let (record, _) = record.split_once("\n\n\n").unwrap();
+        let fields = record
+            .lines()
+            .filter_map(|line| line.strip_prefix("    ")?.split_once(": "));
+        let names: Vec<&str> = fields
+            .map(|(name, _)| name)
+            .filter(|name| !name.contains('"'))
+            .collect();
+        assert!(
+            names.contains(&"listen_fd") && names.len() >= 9,
+            "{names:?}"
+        );
+        for name in names {
+            let text = format!("{{\"{name}\": []}}");
+            let error = serde_json::from_str::<Config>(&text)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("invalid type"), "{name}: {error}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let cases = [
             ("{", "EOF"),
