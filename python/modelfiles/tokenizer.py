@@ -26,10 +26,11 @@ _COPIED = (
     "chat_template.json",
     "generation_config.json",
 )
+_TEMPLATES = "additional_chat_templates"
 
 
 def export_tokenizer(files: ModelFiles, folder: Path) -> None:
-    """Write tokenizer.json, tokenizer_config.json and generation_config.json (and the chat template) into `folder`.
+    """Write tokenizer.json, tokenizer_config.json, generation_config.json, config.json, chat templates into `folder`.
 
     Copies of the model's own files, or made from a GGUF file's metadata. Raises ModelError if the model has no fast
     tokenizer or its GGUF metadata describe one that is not supported.
@@ -48,6 +49,9 @@ def export_tokenizer(files: ModelFiles, folder: Path) -> None:
         for name in _COPIED:
             if (files.path / name).is_file():
                 shutil.copyfile(files.path / name, folder / name)
+        if (files.path / _TEMPLATES).is_dir():
+            shutil.copytree(files.path / _TEMPLATES, folder / _TEMPLATES, dirs_exist_ok=True)
+    _write(folder / "config.json", files.config)
     if not (folder / "tokenizer_config.json").is_file():
         _write(folder / "tokenizer_config.json", {})
     if not (folder / "generation_config.json").is_file():

@@ -183,10 +183,13 @@ def test_a_folder_without_a_fast_tokenizer_is_refused(tmp_path: Path) -> None:
     files = resolve(str(folder(tmp_path)))
     with pytest.raises(ModelError, match=r"no tokenizer\.json.*save_pretrained"):
         export_tokenizer(files, tmp_path / "out")
-    for name in ("tokenizer.json", "chat_template.jinja"):
+    for name in ("tokenizer.json", "chat_template.jinja", "additional_chat_templates/rag.jinja"):
+        (files.path / name).parent.mkdir(exist_ok=True)
         (files.path / name).write_text("{}")
     export_tokenizer(files, tmp_path / "out")
-    names = sorted(file.name for file in (tmp_path / "out").iterdir())
-    assert names == ["chat_template.jinja", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+    names = {str(file.relative_to(tmp_path / "out")) for file in (tmp_path / "out").rglob("*") if file.is_file()}
+    templates = {"chat_template.jinja", "additional_chat_templates/rag.jinja"}
+    assert names == templates | {"tokenizer.json", "tokenizer_config.json", "generation_config.json", "config.json"}
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == files.config
     generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
     assert generation["eos_token_id"] == [2, 3]
