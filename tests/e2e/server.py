@@ -141,8 +141,8 @@ def stop(server: Server) -> int:
 
 
 @contextlib.contextmanager
-def running(model: Path | str, *flags: str, env: dict[str, str] | None = None) -> Iterator[Server]:
-    """Run a server until the end of the block; it must be ready in time and end with exit code 0."""
+def running(model: Path | str, *flags: str, env: dict[str, str] | None = None, exit_code: int = 0) -> Iterator[Server]:
+    """Run a server until the end of the block; it must be ready in time and end with the exit code."""
     server = start(model, *flags, env=env)
     try:
         assert server.process.stdout is not None
@@ -158,4 +158,4 @@ def running(model: Path | str, *flags: str, env: dict[str, str] | None = None) -
         stop(server)
         raise
     code = stop(server)
-    assert code == 0, f"exit code {code}: {server.text()}"
+    assert code == exit_code, f"exit code {code}: {server.text()}"
