@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from octavo.workers.body import WorkerBody
 
 __all__ = ["OUTPUT_RANK", "ModelBody"]
+
+_log = logging.getLogger(__name__)
 
 #: The rank that reports. All ranks draw the same tokens, from the same gathered logits.
 OUTPUT_RANK = 0
@@ -54,7 +57,7 @@ class ModelBody:
         load_weights(model, files, message.seed, self._progress)
         self._init, self._model, self._kernels = message, model, kernels
         self._progress.phase = "idle"
-        return Ready(
+        ready = Ready(
             rank=message.rank,
             vocab_size=model.vocab_size,
             kv_specs=model.kv_specs(),
@@ -62,6 +65,15 @@ class ModelBody:
             weight_bytes=model.weight_bytes(),
             load_ms=round((time.monotonic() - started) * 1000),
         )
+        _log.info(
+            "%s: %.0f MB of weights in %s loaded in %.1f s; %d threads",
+            files.architecture,
+            ready.weight_bytes / 1e6,
+            message.dtype,
+            ready.load_ms / 1000,
+            torch.get_num_threads(),
+        )
+        return ready
 
     def allocate(self, message: AllocateKv) -> KvReady:
         if self._init is None or self._model is None or self._kernels is None:
