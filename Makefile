@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip install --python $(BIN)/python
 CARGO ?= cargo
+CC ?= cc
 WHEELS := target/wheels
 # Sources that the two Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
@@ -29,7 +30,7 @@ tools:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "octavo needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V): run make PYTHON=python3.11 ..."; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo 'octavo needs the venv module of Python: install it (Debian: apt install python3-venv)'; exit 1; }
 	@command -v $(CARGO) >/dev/null || { echo 'octavo needs cargo to build its frontend: install Rust 1.95 or newer (rustup.rs)'; exit 1; }
-	@command -v cc >/dev/null || { echo 'octavo needs a C compiler to link its frontend: install gcc (Debian: apt install gcc)'; exit 1; }
+	@command -v $(CC) >/dev/null || { echo 'octavo needs a C compiler to link its frontend: install gcc (Debian: apt install gcc)'; exit 1; }
 
 $(VENV)/.environment: pyproject.toml requirements.lock | tools
 	@echo '== environment: Python packages (torch is the large one)'

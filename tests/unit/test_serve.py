@@ -1,0 +1,103 @@
+"""What `octavo serve` checks and prepares before it starts anything."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from octavo import __version__, serve
+from octavo.actors.errors import ChildrenFailed, ProcessDied
+from octavo.errors import ConfigError, ProtocolError
+from octavo.runfolder import run_folder
+
+
+def program(folder: Path, said: str, code: int = 0) -> str:
+    """Write a program that says its version."""
+    path = folder / "octavo-frontend"
+    path.write_text(f"#!/bin/sh\necho '{said}'\nexit {code}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def test_a_frontend_of_this_version_is_accepted(tmp_path: Path) -> None:
+    serve._check_versions(program(tmp_path, f"octavo-frontend {__version__}"))
+
+
+def test_a_frontend_of_another_version_is_refused_and_both_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        serve._check_versions(program(tmp_path, "octavo-frontend 9.8.7"))
+    assert "9.8.7" in caught.value.message
+    assert __version__ in caught.value.message
+    assert "pip install octavo-frontend==" in caught.value.message
+
+
+def test_a_native_module_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve.octavo_native, "__version__", "9.8.7")
+    with pytest.raises(ConfigError, match=r"octavo-native 9\.8\.7"):
+        serve._check_versions(program(tmp_path, f"octavo-frontend {__version__}"))
+
+
+def test_a_frontend_that_does_not_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="reinstall octavo-frontend"):
+        serve._check_versions(program(tmp_path, "", code=1))
+
+
+def test_a_part_of_another_version_is_refused() -> None:
+    with pytest.raises(ProtocolError, match=r"9\.8\.7"):
+        serve._check_hello({"event": "started", "version": "9.8.7"})
+
+
+def test_a_host_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid"):
+        serve._listen("no.such.host.invalid", 0)
+
+
+@pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:"), ("::1", "http://[::1]:")])
+def test_urls_of_both_families(host: str, url: str) -> None:
+    if host == "::1" and not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        listener = serve._listen(host, 0)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with listener:
+        assert serve._url(listener).startswith(url)
+
+
+def test_the_reason_of_a_part_is_what_the_user_reads() -> None:
+    lines = [
+        "10:00:00.000 INFO    engine    starting",
+        "10:00:01.000 ERROR   engine    the file is damaged:",
+        "10:00:01.000 ERROR   engine      tensor a",
+    ]
+    failed = ChildrenFailed("engine failed", [ProcessDied("engine", 2, lines)])
+    assert serve._reason(failed).message == "the file is damaged:\ntensor a"
+    failed = ChildrenFailed("engine failed", [ProcessDied("engine", 1, lines)])
+    assert serve._reason(failed) is failed
+
+
+def test_the_run_folder_is_private_and_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with run_folder() as folder:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert folder.parent == tmp_path
+    assert not folder.exists()
+
+
+def test_only_folders_of_killed_servers_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name, pid in (("octavo-dead", str(ended.pid)), ("octavo-live", str(os.getpid())), ("octavo-odd", "no number")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pid").write_text(pid)
+    with run_folder():
+        left = {path.name for path in tmp_path.iterdir()}
+    assert "octavo-dead" not in left
+    assert {"octavo-live", "octavo-odd"} <= left
