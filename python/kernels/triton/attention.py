@@ -9,6 +9,7 @@ import torch
 from octavo.kernels.api import KvCache
 from octavo.kernels.triton.common import num_processors
 from octavo.kernels.triton.decode import Workspace, attend_decodes, decode_shape
+from octavo.kernels.triton.fresh import attend_fresh, fresh_runs, has_fresh
 from octavo.kernels.triton.prefill import PrefillWork, attend_prefills, prefill_shape
 from octavo.kernels.triton.rotary import rotate_and_write
 from octavo.kernels.triton.step import device_step, upload
@@ -55,13 +56,19 @@ class TritonPrepared:
         self._step = step
         self._heads = heads
         self._workspace = workspace
-        self._work: dict[tuple[int, int, int], PrefillWork] = {}
+        self._work: dict[tuple[int, int, int, bool], PrefillWork] = {}
+        self._runs = fresh_runs(step) if has_fresh(step.tables.device) else ()
+        # Keys, rotated, and values of the layer at hand, for the rows whose cache holds nothing else.
+        self._fresh: tuple[Tensor, Tensor] | None = None
 
     def rotate_and_write(
         self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache, norm: QkNorm | None = None
     ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
-        """As in the protocol; with `norm`, queries and keys pass through it first."""
-        return rotate_and_write(q, k, v, cos, sin, cache, self._step, norm, keep_k=False)
+        """As in the protocol; with `norm`, queries and keys pass through it first. May overwrite `k`."""
+        keep = bool(self._runs) and q.dtype == torch.bfloat16
+        out = rotate_and_write(q, k, v, cos, sin, cache, self._step, norm, keep)
+        self._fresh = (k, v) if keep else None
+        return out
 
     def attend(
         self,
@@ -78,27 +85,50 @@ class TritonPrepared:
         softcap) (0: as they are). `sinks` are logits, one a query head, that take part in the softmax without a value.
         """
         step, group, wide = self._step, q.shape[1] // self._heads, q.dtype == torch.float32
+        fresh, self._fresh = self._fresh, None
+        if window or softcap or sinks is not None:
+            fresh = None
+        if fresh and len(self._runs) == 1 and self._runs[0].rows * self._runs[0].tokens == q.shape[0]:
+            return attend_fresh(q, *fresh, self._runs[0], scale)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if step.num_decodes:
             cut = decode_shape(q.shape[2], wide)
             attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
+        if fresh:
+            for run in self._runs:
+                mine = slice(run.first_token, run.first_token + run.rows * run.tokens)
+                out[mine] = attend_fresh(q, *fresh, run, scale)
         if step.counts:
-            shape = prefill_shape(q.shape[2], group, wide)
-            key = (shape.block_m // group, shape.block_n, window)
-            if key not in self._work:
-                self._work[key] = self.cut(*key)
-            attend_prefills(q, cache, out, step, self._work[key], shape, scale, window, softcap, sinks)
+            shape = prefill_shape(q.shape[2], group, wide, max(step.counts))
+            work = self.work(shape.block_m // group, shape.block_n, window, not fresh)
+            if len(work.tiles):
+                attend_prefills(q, cache, out, step, work, shape, scale, window, softcap, sinks)
         return out
 
-    def cut(self, tile_tokens: int, block_n: int, window: int) -> PrefillWork:
-        """Return the tiles of the rows behind the decode rows, on the device (see tiles.cut_tiles)."""
-        step = self._step
-        device = step.tables.device
-        programs = max(1, num_processors(device) // self._heads)
-        first_token = step.num_decodes * step.queries
-        tiles = cut_tiles(
-            step.starts, step.counts, first_token, step.num_decodes, tile_tokens, block_n, window, programs
-        )
-        both = upload(torch.cat((tiles.tiles.flatten(), tiles.merges.flatten())), device)
-        cells = tiles.tiles.numel()
-        return PrefillWork(both[:cells].view(tiles.tiles.shape), both[cells:].view(tiles.merges.shape), tiles.parts)
+    def work(self, tile_tokens: int, block_n: int, window: int, whole: bool) -> PrefillWork:
+        """Return the tiles of the rows behind the decode rows, on the device; not `whole`: without the fresh runs."""
+        key = (tile_tokens, block_n, window, whole)
+        if key not in self._work:
+            step = self._step
+            device = step.tables.device
+            counts = list(step.counts)
+            left = [True] * len(counts)
+            for run in () if whole else self._runs:
+                left[run.first_row : run.first_row + run.rows] = [False] * run.rows
+            tiles = cut_tiles(
+                step.starts,
+                counts,
+                left,
+                step.num_decodes * step.queries,
+                step.num_decodes,
+                tile_tokens,
+                block_n,
+                window,
+                max(1, num_processors(device) // self._heads),
+            )
+            both = upload(torch.cat((tiles.tiles.flatten(), tiles.merges.flatten())), device)
+            cells = tiles.tiles.numel()
+            self._work[key] = PrefillWork(
+                both[:cells].view(tiles.tiles.shape), both[cells:].view(tiles.merges.shape), tiles.parts
+            )
+        return self._work[key]

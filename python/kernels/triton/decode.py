@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from octavo.kernels.triton.common import begin, launch_options, power_of_two, rounded
-from octavo.kernels.triton.softmax import start_softmax, visit_tile
+from octavo.kernels.triton.softmax import softmax_factor, start_softmax, visit_tile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from octavo.kernels.api import KvCache
     from octavo.kernels.triton.step import DeviceStep
 
-__all__ = ["DecodeShape", "Workspace", "attend_decodes", "decode_shape", "num_splits"]
+__all__ = ["DecodeShape", "Workspace", "attend_decodes", "decode_shape"]
 
-#: Splitting stops at this many programs in all, and at this many for one row and head.
-_MAX_PROGRAMS, _MAX_SPLITS = 2048, 64
+#: Parts that a workspace has room for.
+_MAX_PARTS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,19 @@ class DecodeShape:
     min_tiles: int  # a split has at least this many tiles
     num_warps: int
     num_stages: int
+    max_splits: int = 64  # of one row and head
+    max_programs: int = 2048  # splitting stops there; at most the parts of a workspace
+
+    def splits(self, rows: int, heads: int) -> int:
+        """Return over how many programs each row and head is split: a power of two that depends on sizes alone."""
+        return max(1, min(self.max_splits, power_of_two(self.max_programs // (rows * heads) + 1) // 2))
 
 
 def decode_shape(dim: int, wide: bool) -> DecodeShape:
     """Return the cut for a head size, as measured on an H200 (docs/gpu.md); `wide`: float32."""
     if wide:
         return DecodeShape(block_n=32 if dim <= 128 else 16, min_tiles=4, num_warps=8, num_stages=1)
-    return DecodeShape(block_n=64 if dim <= 128 else 32, min_tiles=2, num_warps=4, num_stages=5)
+    return DecodeShape(block_n=128 if dim <= 128 else 64, min_tiles=2, num_warps=4, num_stages=3)
 
 
 class Workspace:
@@ -52,14 +58,14 @@ class Workspace:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._parts: dict[int, tuple[Tensor, Tensor]] = {}
-        self.counters = torch.zeros(_MAX_PROGRAMS, dtype=torch.int32, device=device)  # all zero between launches
+        self.counters = torch.zeros(_MAX_PARTS, dtype=torch.int32, device=device)  # all zero between launches
 
     def parts(self, floats: int) -> tuple[Tensor, Tensor]:
-        """Return room for _MAX_PROGRAMS partial results of `floats` float32 each, and for their peaks and totals."""
+        """Return room for _MAX_PARTS partial results of `floats` float32 each, and for their peaks and totals."""
         if floats not in self._parts:
             self._parts[floats] = (
-                torch.empty(_MAX_PROGRAMS * floats, dtype=torch.float32, device=self._device),
-                torch.empty(2 * _MAX_PROGRAMS * 128, dtype=torch.float32, device=self._device),
+                torch.empty(_MAX_PARTS * floats, dtype=torch.float32, device=self._device),
+                torch.empty(2 * _MAX_PARTS * 128, dtype=torch.float32, device=self._device),
             )
         return self._parts[floats]
 
@@ -128,14 +134,15 @@ def _decode_kernel(
     queries = tl.load(q + token[:, None] * q_stride + q_head[:, None] * SIZE + d[None, :], mask=live, other=0.0)
     positions = length - QUERIES + m // GROUP
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    peak, total = start_softmax(sinks, q_head, used, split == 0, SINKS)
+    factor = softmax_factor(scale, SOFTCAP)
+    peak, total = start_softmax(sinks, q_head, used, split == 0, factor, SINKS)
     page = KV_HEADS * BLOCK_TOKENS * SIZE
     shift = head * BLOCK_TOKENS * SIZE
     table = tables + row * table_stride
     for start in range(low, high, BLOCK_N):
         acc, peak, total = visit_tile(
-            queries, acc, peak, total, k_pages + shift, v_pages + shift, page, table, start, length, positions, scale,
-            softcap, SIZE, BLOCK_D, BLOCK_N, BLOCK_TOKENS, WINDOW, SOFTCAP, True,
+            queries, acc, peak, total, k_pages + shift, v_pages + shift, page, table, start, length, positions, factor,
+            scale, softcap, SIZE, BLOCK_D, BLOCK_N, BLOCK_TOKENS, WINDOW, SOFTCAP, True,
         )  # fmt: skip
     if active == 1:
         tl.store(target, rounded(acc / total[:, None], dtype), mask=live)
@@ -146,7 +153,7 @@ def _decode_kernel(
         kept = m < MERGE_M
         place = (part * MERGE_M + m)[:, None] * BLOCK_D + d[None, :]
         tl.store(partial + place, acc, mask=kept[:, None] & (d >= 0)[None, :])
-        tl.store(stats + part * 2 * MERGE_M + m, peak, mask=kept)
+        tl.store(stats + part * 2 * MERGE_M + m, peak * factor, mask=kept)
         tl.store(stats + (part * 2 + 1) * MERGE_M + m, total, mask=kept)
         tl.debug_barrier()  # the whole program's stores come before its mark
         if tl.atomic_add(counters + group, 1, sem="acq_rel") == active - 1:
@@ -204,11 +211,6 @@ def _merge(
     tl.store(target, rounded(acc / total[:, None], out.dtype.element_ty), mask=live)
 
 
-def num_splits(rows: int, heads: int) -> int:
-    """Return over how many programs each row and head is split: a power of two that depends on sizes alone."""
-    return max(1, min(_MAX_SPLITS, power_of_two(_MAX_PROGRAMS // (rows * heads) + 1) // 2))
-
-
 def attend_decodes(
     q: Tensor,  # [T, N, D] dtype; of the tokens, the first num_decodes * queries are read
     cache: KvCache,  # [blocks, K, block_tokens, D]
@@ -225,7 +227,7 @@ def attend_decodes(
     heads, dim = cache.k.shape[1], q.shape[2]
     folded = q.shape[1] // heads * step.queries
     merge_m, block_d = power_of_two(folded), max(16, power_of_two(dim))
-    splits = num_splits(step.num_decodes, heads)
+    splits = shape.splits(step.num_decodes, heads)
     partial, stats = workspace.parts(merge_m * block_d)
     _decode_kernel[(step.num_decodes, heads, splits)](
         q,

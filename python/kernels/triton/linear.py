@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
-from octavo.kernels.triton.gemv import MAX_FEW, few_rows, one_row
+from octavo.kernels.triton.gemv import MAX_FEW, few_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,5 +24,5 @@ class TritonLinear:
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
         rows = x.shape[0]
         if x.dtype == torch.bfloat16 and 1 <= rows <= MAX_FEW and x.dim() == 2 and x.stride(1) == 1:
-            return one_row(x, packed, bias) if rows == 1 else few_rows(x, packed, bias)
+            return few_rows(x, packed, bias)
         return F.linear(x, packed, bias)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from octavo.kernels.triton.common import begin, launch_options, power_of_two, rounded
-from octavo.kernels.triton.softmax import start_softmax, visit_tile
+from octavo.kernels.triton.softmax import softmax_factor, start_softmax, visit_tile
 from octavo.kernels.triton.tiles import TILE_FIELDS
 
 if TYPE_CHECKING:
@@ -45,13 +45,18 @@ class PrefillWork:
     parts: int
 
 
-def prefill_shape(dim: int, group: int, wide: bool) -> PrefillShape:
-    """Return the cut for a head size and heads of a group; `wide`: float32, which has no tensor cores here."""
+def prefill_shape(dim: int, group: int, wide: bool, longest: int) -> PrefillShape:
+    """Return the cut for a head size, heads of a group and tokens of the longest row, as measured on an H200.
+
+    `wide`: float32, which has no tensor cores here.
+    """
     if wide:
         return PrefillShape(max(32, power_of_two(group)), 32 if dim <= 128 else 16, num_warps=8, num_stages=1)
+    if longest * group <= 64:
+        return PrefillShape(block_m=64, block_n=64 if dim <= 128 else 32, num_warps=4, num_stages=3)
     block_m = max(128, power_of_two(group))
-    if dim <= 128:
-        return PrefillShape(block_m, block_n=64, num_warps=8, num_stages=3)
+    if dim <= 128 and group <= 256:
+        return PrefillShape(block_m=256, block_n=64, num_warps=8, num_stages=3)
     return PrefillShape(block_m, block_n=32, num_warps=8, num_stages=2)
 
 
@@ -103,7 +108,8 @@ def _prefill_kernel(
     queries = tl.load(q + token[:, None] * q_stride + q_head[:, None] * SIZE + d[None, :], mask=live, other=0.0)
     positions = first_position + m // GROUP
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    peak, total = start_softmax(sinks, q_head, used, tl.load(tile + 7) > 0, SINKS)
+    factor = softmax_factor(scale, SOFTCAP)
+    peak, total = start_softmax(sinks, q_head, used, tl.load(tile + 7) > 0, factor, SINKS)
     page = KV_HEADS * BLOCK_TOKENS * SIZE
     shift = head * BLOCK_TOKENS * SIZE
     table = tables + row * table_stride
@@ -113,12 +119,12 @@ def _prefill_kernel(
         for start in range(low, masked, BLOCK_N):
             acc, peak, total = visit_tile(
                 queries, acc, peak, total, k_pages + shift, v_pages + shift, page, table, start, length, positions,
-                scale, softcap, SIZE, BLOCK_D, BLOCK_N, BLOCK_TOKENS, WINDOW, SOFTCAP, False,
+                factor, scale, softcap, SIZE, BLOCK_D, BLOCK_N, BLOCK_TOKENS, WINDOW, SOFTCAP, False,
             )  # fmt: skip
     for start in range(masked, high, BLOCK_N):
         acc, peak, total = visit_tile(
             queries, acc, peak, total, k_pages + shift, v_pages + shift, page, table, start, length, positions,
-            scale, softcap, SIZE, BLOCK_D, BLOCK_N, BLOCK_TOKENS, WINDOW, SOFTCAP, True,
+            factor, scale, softcap, SIZE, BLOCK_D, BLOCK_N, BLOCK_TOKENS, WINDOW, SOFTCAP, True,
         )  # fmt: skip
     if part < 0:
         target = out + (token * (KV_HEADS * GROUP) + q_head)[:, None] * SIZE + d[None, :]
@@ -126,7 +132,7 @@ def _prefill_kernel(
     else:
         place = ((part * KV_HEADS + head) * BLOCK_M + m)[:, None] * BLOCK_D + d[None, :]
         tl.store(partial + place, acc, mask=used[:, None] & (d >= 0)[None, :])
-        tl.store(stats + (part * KV_HEADS + head) * 2 * BLOCK_M + m, peak)
+        tl.store(stats + (part * KV_HEADS + head) * 2 * BLOCK_M + m, peak * factor)
         tl.store(stats + ((part * KV_HEADS + head) * 2 + 1) * BLOCK_M + m, total)
 
 

@@ -1,8 +1,9 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator"
 """The online softmax over one tile of keys: the part that prefill and decode share.
 
-Scores are kept in base 2 (scale * log2 e is folded into them), so that exp2 is one instruction. Milakov and
-Gimelshein, arXiv 1805.02867; the tiling is that of FlashAttention (arXiv 2205.14135).
+Peaks are those of the raw products q k; a weight is exp2((score - peak) * factor), one multiply-add and one exp2 a key,
+with scale * log2 e in the factor. Milakov and Gimelshein, arXiv 1805.02867; the tiling is that of FlashAttention
+(arXiv 2205.14135).
 """
 
 from __future__ import annotations
@@ -12,22 +13,30 @@ import triton.language as tl
 
 from octavo.kernels.triton.common import dot, rounded
 
-__all__ = ["LOG2E", "start_softmax", "visit_tile"]
+__all__ = ["LOG2E", "softmax_factor", "start_softmax", "visit_tile"]
 
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
+def softmax_factor(scale: tl.tensor, SOFTCAP: tl.constexpr) -> tl.tensor:
+    """Return what turns scores, as visit_tile keeps them, into logits of base 2. Capped scores are logits already."""
+    if SOFTCAP:
+        return 1.0 * LOG2E
+    return scale * LOG2E
+
+
+@triton.jit
 def start_softmax(
-    sinks: tl.tensor, head: tl.tensor, used: tl.tensor, FIRST: tl.tensor, SINKS: tl.constexpr
+    sinks: tl.tensor, head: tl.tensor, used: tl.tensor, first: tl.tensor, factor: tl.tensor, SINKS: tl.constexpr
 ) -> tl.tensor:  # -> [M], [M] float32
     """Return the running peak and total: empty, or holding the sink (a logit without a value) of each row's head."""
     peak = tl.full(head.shape, float("-inf"), tl.float32)
     total = tl.zeros(head.shape, tl.float32)
     if SINKS:
-        sink = tl.load(sinks + head, mask=used, other=0.0).to(tl.float32) * LOG2E
-        peak = tl.where(FIRST, sink, peak)
-        total = tl.where(FIRST, 1.0, total)
+        sink = tl.load(sinks + head, mask=used, other=0.0).to(tl.float32) * LOG2E / factor
+        peak = tl.where(first, sink, peak)
+        total = tl.where(first, 1.0, total)
     return peak, total
 
 
@@ -44,6 +53,7 @@ def visit_tile(
     start: tl.tensor,  # first key of the tile
     length: tl.tensor,  # keys there are
     positions: tl.tensor,  # [M] int32: of the queries
+    factor: tl.tensor,  # see softmax_factor
     scale: tl.tensor,
     softcap: tl.tensor,
     SIZE: tl.constexpr,
@@ -73,9 +83,7 @@ def visit_tile(
     scores = dot(q, tl.trans(k), tl.zeros((q.shape[0], BLOCK_N), tl.float32))
     if SOFTCAP:
         # cap * tanh(x / cap), with tanh(y) = 1 - 2 / (exp(2 y) + 1)
-        scores = (1.0 - 2.0 / (tl.exp2(scores * (2.0 * LOG2E * scale / softcap)) + 1.0)) * (softcap * LOG2E)
-    else:
-        scores *= scale * LOG2E
+        scores = (1.0 - 2.0 / (tl.exp2(scores * (2.0 * LOG2E * scale / softcap)) + 1.0)) * softcap
     if MASKED:
         visible = n[None, :] <= positions[:, None]
         if WINDOW:
@@ -83,9 +91,9 @@ def visit_tile(
         scores = tl.where(visible, scores, float("-inf"))
     new_peak = tl.maximum(peak, tl.max(scores, axis=1))
     # A query that has seen no key yet has peak -inf, and -inf - -inf is no number.
-    base = tl.where(new_peak == float("-inf"), 0.0, new_peak)
-    weights = tl.exp2(scores - base[:, None])
-    shrink = tl.exp2(peak - base)
+    base = tl.where(new_peak == float("-inf"), 0.0, new_peak * factor)
+    weights = tl.exp2(scores * factor - base[:, None])
+    shrink = tl.exp2(peak * factor - base)
     if MASKED:
         v = tl.load(v_pages + place, mask=present, other=0.0)
     elif BLOCK_D != SIZE:

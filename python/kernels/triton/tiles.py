@@ -32,6 +32,7 @@ class Tiles:
 def cut_tiles(
     starts: Sequence[int],
     counts: Sequence[int],
+    wanted: Sequence[bool],  # rows that get tiles
     first_token: int,  # of the first of these rows
     first_row: int,
     tile_tokens: int,
@@ -41,7 +42,7 @@ def cut_tiles(
 ) -> Tiles:
     """Return the tiles of rows that have starts[r] cached tokens and counts[r] new ones."""
     start, count = np.asarray(starts, np.int64), np.asarray(counts, np.int64)
-    per_row = _ceil(count, tile_tokens)
+    per_row = _ceil(count, tile_tokens) * np.asarray(wanted, np.int64)
     row = np.repeat(np.arange(len(start)), per_row)
     index = np.arange(len(row)) - np.repeat(np.cumsum(per_row) - per_row, per_row)
     begin = index * tile_tokens
@@ -53,8 +54,8 @@ def cut_tiles(
     columns = [token, tokens, position, row + first_row, low, end]
     if not len(row) or len(row) * 2 > programs:
         return _whole(columns, end - low)
-    wanted = max(1, 2 * programs // len(row))
-    each = np.maximum(_ceil(_ceil(end - low, wanted), block_n) * block_n, _MIN_PART)
+    ranges = max(1, 2 * programs // len(row))
+    each = np.maximum(_ceil(_ceil(end - low, ranges), block_n) * block_n, _MIN_PART)
     parts = _ceil(end - low, each)
     if int(parts.max()) == 1:
         return _whole(columns, end - low)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from octavo.kernels.ref.attention import RefAttention
-from octavo.kernels.triton import decode, tiles
+from octavo.kernels.triton import attention, decode, fresh, tiles
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.step import DeviceStep
 from tests.kernels.triton.paged import NAN, NOWHERE, close, expected, fill, make_case
@@ -63,7 +63,7 @@ def test_long_prefix_is_split_over_parts(options, device) -> None:
     if "sinks" in options:
         options = {"sinks": torch.randn(options["sinks"], device=device)}
     check([(1200, 1), (1500, 6)], (1, 4, 16, 16), torch.float32, device, **options)
-    assert tiles.cut_tiles([1500], [6], 1, 1, 16, 32, options.get("window", 0), 4).parts > 1
+    assert tiles.cut_tiles([1500], [6], [True], 1, 1, 16, 32, options.get("window", 0), 4).parts > 1
 
 
 @pytest.mark.gpu
@@ -110,14 +110,15 @@ def test_padded_rows_of_a_device_step(queries, device) -> None:
 
 
 def test_splits_depend_on_sizes_alone() -> None:
-    assert [decode.num_splits(rows, 8) for rows in (1, 4, 8, 32, 64, 128, 256, 1024)] == [64, 64, 32, 8, 4, 2, 1, 1]
-    assert decode.num_splits(3, 5) * 15 <= 2048
+    shape = decode.DecodeShape(64, 2, 4, 3, max_splits=64, max_programs=2048)
+    assert [shape.splits(rows, 8) for rows in (1, 4, 8, 32, 64, 128, 256, 1024)] == [64, 64, 32, 8, 4, 2, 1, 1]
+    assert shape.splits(3, 5) * 15 <= 2048
 
 
 @pytest.mark.parametrize("programs", [1, 4, 1000])
 def test_tiles_cover_every_query_and_key_once(programs) -> None:
     starts, counts, block_n = [0, 700, 3, 4000], [5, 40, 1, 129], 32
-    cut = tiles.cut_tiles(starts, counts, 7, 2, 16, block_n, 0, programs)
+    cut = tiles.cut_tiles(starts, counts, [True] * 4, 7, 2, 16, block_n, 0, programs)
     seen: dict[int, list[tuple[int, int]]] = {}
     for token, tokens, position, row, low, high, part, holds_sink in cut.tiles.tolist():
         assert position == starts[row - 2] + token - 7 - sum(counts[: row - 2])
@@ -134,6 +135,38 @@ def test_tiles_cover_every_query_and_key_once(programs) -> None:
         assert ranges[-1][1] > position[token - 7]
         assert all(a[1] == b[0] and b[0] % block_n == 0 for a, b in itertools.pairwise(ranges))
     assert cut.merges[:, 3].sum() == cut.parts
+
+
+def rotated(case):
+    """Return q and k as the kernel rotates them: with cos 1 and sin 0, as they are."""
+    return torch.ones_like(case.cos), torch.zeros_like(case.sin)
+
+
+@pytest.mark.parametrize("rows", [[(0, 40)], [(0, 40)] * 3, [(5, 1), (0, 40), (0, 40), (30, 7), (0, 50)]])
+@pytest.mark.parametrize("window", [0, 10])
+def test_fresh_rows_by_dense_attention(rows, window, device, monkeypatch) -> None:
+    """Rows without a prefix may take another way to the same result; the cache is written all the same."""
+    monkeypatch.setattr(fresh, "MIN_TOKENS", 40)
+    monkeypatch.setattr(attention, "has_fresh", lambda device: True)
+    case = make_case(rows, 2, 2, 32, 16, torch.bfloat16, device)
+    want = expected(case, 0.2, window=window)
+    prepared = TritonAttention().prepare(case.step, 2)
+    assert prepared._runs
+    for _ in range(2):  # two layers
+        q = prepared.rotate_and_write(case.q, case.k, case.v, *rotated(case), case.cache)
+        close(prepared.attend(q, case.cache, 0.2, window=window), want, torch.bfloat16)
+    assert prepared._fresh is None
+    close(prepared.attend(q, case.cache, 0.2, window=window), want, torch.bfloat16)  # out of the cache
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [[(0, 2048)] * 2, [(100, 1), (0, 1024), (0, 1500), (64, 300)]])
+def test_fresh_rows_of_real_size(rows, device) -> None:
+    case = make_case(rows, 8, 4, 128, 16, torch.bfloat16, device)
+    want = expected(case, 0.1)
+    prepared = TritonAttention().prepare(case.step, 8)
+    q = prepared.rotate_and_write(case.q, case.k, case.v, *rotated(case), case.cache)
+    close(prepared.attend(q, case.cache, 0.1), want, torch.bfloat16)
 
 
 @pytest.mark.gpu
