@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from octavo.benchmarks.svg import HEIGHT, WIDTH, Chart, Series, Span
+from octavo.benchmarks.svg import HEIGHT, WIDTH, Chart, Drawing, Series, Span
 from octavo.errors import OctavoError
 
 __all__ = ["in_flight", "run_charts", "sweep_charts", "write", "write_run", "write_sweep", "write_timeline"]
@@ -124,7 +124,7 @@ def _caption(found: dict[str, Any]) -> str:
     return " · ".join(words)
 
 
-def write(path: Path, title: str, charts: Sequence[Chart], caption: str = "") -> None:
+def write(path: Path, title: str, charts: Sequence[Drawing], caption: str = "") -> None:
     """Write charts as one page (.html) or one picture (.svg). Raises OctavoError."""
     drawn = [chart.svg() for chart in charts]
     if path.suffix == ".svg":

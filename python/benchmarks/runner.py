@@ -179,9 +179,16 @@ class Runner:
 
 
 def recount(records: Sequence[Record], count: Callable[[str], int]) -> list[Record]:
-    """Count the output tokens of answers without usage by their text; run after the load, for it takes time."""
+    """Count the output tokens of answers without usage by their text, at least one a chunk.
+
+    A text may have fewer tokens than it was made of. Takes time: not for during a load.
+    """
     return [
-        replace(record, output_tokens=max(count(record.reasoning + record.text), 1), tokens_from="tokenizer")
+        replace(
+            record,
+            output_tokens=max(count(record.reasoning + record.text), record.output_tokens),
+            tokens_from="tokenizer",
+        )
         if record.failure is None and record.tokens_from == "chunks" and record.reasoning + record.text
         else record
         for record in records

@@ -21,7 +21,7 @@ import msgspec
 
 from octavo.errors import ConfigError, OctavoError
 
-__all__ = ["Phase", "Start", "add_command", "phases", "start_once", "table"]
+__all__ = ["Phase", "Start", "add_command", "answers", "free_port", "phases", "start_once", "table", "tree_rss_mb"]
 
 _EXAMPLES = """\
 examples:
@@ -120,7 +120,7 @@ def start_once(command: Sequence[str], ready_path: str, timeout_s: float) -> Sta
     reader = threading.Thread(target=_read, args=(process.stdout, began, start.lines), daemon=True)
     reader.start()
     try:
-        while not _answers(port, ready_path):
+        while not answers(port, ready_path):
             if process.poll() is not None:
                 reader.join(STOP_TIMEOUT_S)
                 raise OctavoError(f"{words[0]} ended with {process.returncode}:\n" + _tail(start.lines))
@@ -144,7 +144,8 @@ def _tail(lines: Sequence[tuple[float, str]]) -> str:
     return "\n".join(line for _, line in lines[-20:])
 
 
-def _answers(port: int, path: str) -> bool:
+def answers(port: int, path: str) -> bool:
+    """Return whether GET of the path on the port answers 200."""
     request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n"
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as peer:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import Literal, Protocol
 
-__all__ = ["COLOURS", "Chart", "Series", "Span", "ticks"]
+__all__ = ["COLOURS", "Bar", "Bars", "Chart", "Drawing", "Series", "Span", "ticks"]
 
 #: Okabe and Ito's palette: told apart by people who see colours differently.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -37,6 +37,13 @@ class Span:
     colour: int
 
 
+class Drawing(Protocol):
+    """Anything that can be put on a page."""
+
+    def svg(self) -> str:
+        """Return it as one <svg> element of WIDTH by HEIGHT."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chart:
     """One chart. Both axes start at 0 unless they are logarithmic."""
@@ -58,10 +65,7 @@ class Chart:
         across = _Axis(xs, self.log_x, LEFT, WIDTH - RIGHT)
         up = _Axis(ys, self.log_y, HEIGHT - BOTTOM, TOP)
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-            f'font-family="system-ui, sans-serif" font-size="11" role="img" aria-label="{escape(self.title)}">',
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-            _text(LEFT, 18, self.title, size=13, bold=True),
+            *_frame(self.title),
             *self._grid(across, up),
             *(part for span in self.spans for part in _bar(span, across, up)),
             *(part for number, series in enumerate(self.series) for part in _draw(series, number, across, up)),
@@ -98,6 +102,53 @@ class Chart:
             parts.append(_text(left + 13, 33, name))
             left += 26 + 6.2 * len(name)
         return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One value with a name, and how far it may be off."""
+
+    name: str
+    value: float
+    error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Values side by side as horizontal bars; the first one is ours."""
+
+    title: str
+    bars: Sequence[Bar]
+
+    def svg(self) -> str:
+        """Draw it."""
+        names = 130
+        across = _Axis([bar.value + bar.error for bar in self.bars], False, names, WIDTH - 70)
+        height = min((HEIGHT - TOP - 20) / max(len(self.bars), 1), 44)
+        parts = [*_frame(self.title)]
+        for row, bar in enumerate(self.bars):
+            top = TOP + row * height
+            right, middle = across.at(bar.value), top + height * 0.4
+            parts.append(
+                f'<rect x="{names}" y="{top:.1f}" width="{max(right - names, 0.5):.1f}" height="{height * 0.8:.1f}" '
+                f'fill="{_colour(0 if row == 0 else 5)}"/>'
+            )
+            if bar.error:
+                parts.append(
+                    _line(across.at(bar.value - bar.error), middle, across.at(bar.value + bar.error), middle, "#222")
+                )
+            parts.append(_text(names - 8, middle + 4, bar.name, anchor="end"))
+            parts.append(_text(across.at(bar.value + bar.error) + 6, middle + 4, _label(float(f"{bar.value:.3g}"))))
+        return "\n".join([*parts, "</svg>"])
+
+
+def _frame(title: str) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'font-family="system-ui, sans-serif" font-size="11" role="img" aria-label="{escape(title)}">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        _text(LEFT, 18, title, size=13, bold=True),
+    ]
 
 
 class _Axis:

@@ -1,0 +1,1 @@
+"""`python -m bench.compare`: the same work on octavo and on the peers that are installed."""
