@@ -33,6 +33,14 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
+def _ratios(text: str) -> tuple[float, float]:
+    """Read one ratio for both, or a JSON object with one each."""
+    value = json.loads(text)
+    if isinstance(value, dict):
+        return float(value.get("input", 0)), float(value.get("output", 0))
+    return float(value), float(value)
+
+
 _LOAD, _SERVER, _SAMPLING, _REPORT = "load", "server", "sampling parameters", "report"
 _RANDOM, _PREFIX, _TURNS, _FILES = (
     "random data set",
@@ -80,6 +88,9 @@ class ServeOptions:
     )
     ramp_up_start_rps: float | None = _flag(None, float, _LOAD, "first rate")
     ramp_up_end_rps: float | None = _flag(None, float, _LOAD, "last rate")
+    probe_request_rate: float = _flag(
+        0.0, float, _LOAD, "small requests per second beside the load, whose latency is told apart"
+    )
     seed: int = _flag(0, int, _LOAD, "prompts and times are the same for the same seed")
 
     dataset_name: str = _flag("random", str, _FILES, "where the prompts come from", choices=DATASET_NAMES)
@@ -101,7 +112,9 @@ class ServeOptions:
 
     random_input_len: int = _flag(1024, int, _RANDOM, "input tokens, on average")
     random_output_len: int = _flag(128, int, _RANDOM, "output tokens, on average")
-    random_range_ratio: float = _flag(0.0, float, _RANDOM, "lengths vary by so much up and down, 0 to 1")
+    random_range_ratio: tuple[float, float] = _flag(
+        (0.0, 0.0), _ratios, _RANDOM, 'lengths vary by so much up and down, 0 to 1; or {"input": X, "output": Y}'
+    )
     random_prefix_len: int = _flag(0, int, _RANDOM, "tokens in front that all prompts share")
     prefix_repetition_prefix_len: int = _flag(256, int, _PREFIX, "tokens of a prefix")
     prefix_repetition_suffix_len: int = _flag(256, int, _PREFIX, "tokens of each prompt's own")
@@ -225,6 +238,8 @@ class ServeOptions:
         for name, value in limits.items():
             if value is not None and value < 1:
                 raise ConfigError(f"--{name} {value} must be at least 1", name)
+        if self.probe_request_rate < 0:
+            raise ConfigError(f"--probe-request-rate {self.probe_request_rate} must be 0 or more", "probe-request-rate")
         if self.num_prompts < 1 and self.dataset_name != "custom":
             raise ConfigError(f"--num-prompts {self.num_prompts} must be at least 1", "num-prompts")
         if self.dataset_path is not None and self.dataset_name in ("random", "prefix_repetition"):
@@ -255,7 +270,12 @@ _WITHOUT_EFFECT = {
     "random-batch-size": 1, "enable-multimodal-chat": 0, "hf-name": 1, "hf-subset": 1, "hf-split": 1,
     "hf-output-len": 1, "sonnet-input-len": 1, "sonnet-output-len": 1, "sonnet-prefix-len": 1,
     "spec-bench-output-len": 1, "spec-bench-category": 1, "blazedit-min-distance": 1, "blazedit-max-distance": 1,
-    "no-self-timed": 0,
+    "no-self-timed": 0, "custom-ensure-client-side-data": 0, "asr-max-audio-len-sec": 1, "asr-min-audio-len-sec": 1,
+    "bfcl-categories": 1, "random-mm-base-items-per-request": 1, "random-mm-bucket-config": 1,
+    "random-mm-limit-mm-per-prompt": 1, "random-mm-num-mm-items-range-ratio": 1, "speed-bench-category": 1,
+    "speed-bench-dataset-subset": 1, "speed-bench-output-len": 1, "timed-trace-chunk-hash-size": 1,
+    "timed-trace-label-hash-ids": 1, "timed-trace-label-input-length": 1, "timed-trace-label-output-length": 1,
+    "timed-trace-label-timestamp": 1, "timed-trace-sec-multiplier": 1,
 }  # fmt: skip
 
 
@@ -267,7 +287,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         if info["group"] not in groups:
             groups[info["group"]] = parser.add_argument_group(info["group"])
         flag = "--" + field.name.replace("_", "-")
-        plain = field.default in (None, (), "", False)
+        plain = field.default in (None, (), "", False) or isinstance(field.default, tuple)
         help = info["help"] + ("" if plain else f" (default: {field.default})")
         settings: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS, "help": help.replace("%", "%%")}
         if info["parse"] is None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from octavo.benchmarks.stats import summarize
+
 if TYPE_CHECKING:
     from octavo.benchmarks.options import ServeOptions
     from octavo.benchmarks.record import Record
@@ -89,6 +91,8 @@ def result(options: ServeOptions, model: str, tokenizer: str, date: str, run: Ru
     for name in options.reported:
         found |= _latency(name, metrics.latencies[name], options.percentiles)
     found |= client_cost(run, metrics)
+    if options.probe_request_rate:
+        found |= _probes(run.probes)
     found |= _details(run.records, run.begin)
     return found
 
@@ -100,6 +104,18 @@ def _latency(name: str, summary: Summary | None, percentiles: Sequence[float]) -
         values = {"mean": summary.mean, "median": summary.median, "std": summary.std}
         values |= {percentile_word(p): summary.percentiles[p] for p in percentiles}
     return {f"{word}_{name}_ms": None if value is None else 1000 * value for word, value in values.items()}
+
+
+def _probes(probes: Sequence[Record]) -> dict[str, float | None]:
+    latencies = sorted(1000 * r.latency for r in probes if r.latency is not None)
+    summary = summarize(latencies, (99.0,))
+    return {
+        "probe_completed": len(latencies),
+        "probe_failed": len(probes) - len(latencies),
+        "probe_median_e2el_ms": None if summary is None else summary.median,
+        "probe_p99_e2el_ms": None if summary is None else summary.percentiles[99.0],
+        "probe_max_e2el_ms": latencies[-1] if latencies else None,
+    }
 
 
 def _details(records: Sequence[Record], begin: float) -> dict[str, Any]:
@@ -138,6 +154,9 @@ def table(found: dict[str, Any], metrics: Metrics, options: ServeOptions) -> str
     for name in options.reported:
         cells = (found[f"{word}_{name}_ms"] for word in words)
         lines.append(f"{_HEADERS[name]:<20}" + "".join(f"{_number(cell):>11}" for cell in cells))
+    if options.probe_request_rate:
+        told = "  ".join(f"{word} {_number(found[f'probe_{word}_e2el_ms'])}" for word in ("median", "p99", "max"))
+        lines.append(f"Probes: {found['probe_completed']} done, {found['probe_failed']} failed; E2EL (ms) {told}")
     return "\n".join([*lines, "", *_length_lines(metrics, options), *_client_lines(found)])
 
 

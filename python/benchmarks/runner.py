@@ -7,7 +7,7 @@ import gc
 import resource
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,11 @@ import numpy as np
 from octavo.benchmarks import openai
 from octavo.benchmarks.arrivals import times
 from octavo.benchmarks.connection import Connections, Server, clock
+from octavo.benchmarks.datasets.sample import Turn
 from octavo.benchmarks.openai import Answer, Message
 
 if TYPE_CHECKING:
-    from octavo.benchmarks.datasets import Sample, Turn
+    from octavo.benchmarks.datasets import Sample
     from octavo.benchmarks.options import ServeOptions
     from octavo.benchmarks.record import Record
 
@@ -40,6 +41,7 @@ class Run:
     begin: float
     records: list[Record]
     cost: Cost
+    probes: list[Record] = field(default_factory=list)  # of --probe-request-rate
 
 
 def cpu_seconds() -> float:
@@ -85,6 +87,8 @@ class Runner:
         gc.collect()
         gc.freeze()
         gc.disable()
+        probes: list[Record] = []
+        probing = asyncio.create_task(self._probe(headers, probes))
         try:
             before = cpu_seconds()
             begin = clock()
@@ -98,11 +102,19 @@ class Runner:
                     tasks.append(
                         group.create_task(self._sample(sample, models[number], headers, gate, clock(), str(number)))
                     )
-            records = [record for task in tasks for record in task.result()]
-            return Run(begin, records, Cost(cpu_seconds() - before, self._lag))
+            cost = Cost(cpu_seconds() - before, self._lag)
+            return Run(begin, [record for task in tasks for record in task.result()], cost, probes)
         finally:
+            probing.cancel()
             gc.enable()
             gc.unfreeze()
+
+    async def _probe(self, headers: dict[str, str], into: list[Record]) -> None:
+        """Send one small request after the other, whatever --max-concurrency says, until cancelled."""
+        rate = self._options.probe_request_rate
+        while rate:
+            into.append(await self.one(Turn("Hi", 1, 1), headers))
+            await asyncio.sleep(1 / rate)
 
     async def one(self, turn: Turn, headers: dict[str, str]) -> Record:
         """Send one request outside the load: to warm up, or to see whether the server answers."""

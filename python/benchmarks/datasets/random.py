@@ -20,9 +20,10 @@ def random_lengths(
     options: ServeOptions, tokenizer: Tokenizer, rng: np.random.Generator, count: int
 ) -> tuple[list[int], list[int]]:
     """Draw `count` input lengths (without prefix and special tokens) and output lengths. Raises ConfigError."""
-    ratio = options.random_range_ratio
-    if not 0 <= ratio < 1:
-        raise ConfigError(f"--random-range-ratio {ratio} must be at least 0 and less than 1", "random-range-ratio")
+    ratio, output_ratio = options.random_range_ratio
+    for given in (ratio, output_ratio):
+        if not 0 <= given < 1:
+            raise ConfigError(f"--random-range-ratio {given} must be at least 0 and less than 1", "random-range-ratio")
     inner = max(options.random_input_len - tokenizer.special, 0)
     if options.random_prefix_len + int(inner * (1 - ratio)) < 1:
         raise ConfigError(
@@ -30,7 +31,7 @@ def random_lengths(
             f"{tokenizer.special}, the range ratio is {ratio}",
             "random-input-len",
         )
-    return spread(rng, inner, ratio, 0, count), spread(rng, options.random_output_len, ratio, 1, count)
+    return spread(rng, inner, ratio, 0, count), spread(rng, options.random_output_len, output_ratio, 1, count)
 
 
 def random(options: ServeOptions, tokenizer: Tokenizer, rng: np.random.Generator) -> list[Sample]:

@@ -54,7 +54,7 @@ def test_random_prompts_have_the_asked_length(tokenizer: FileTokenizer) -> None:
 
 
 def test_lengths_spread_over_the_whole_range(tokenizer: FileTokenizer) -> None:
-    given = options(num_prompts=300, random_input_len=20, random_output_len=4, random_range_ratio=0.5)
+    given = options(num_prompts=300, random_input_len=20, random_output_len=4, random_range_ratio=(0.5, 0.5))
     turns = [sample.turns[0] for sample in samples(given, tokenizer)]
     assert {turn.tokens for turn in turns} == set(range(10, 31))
     assert {turn.output_tokens for turn in turns} == set(range(2, 7))
@@ -178,6 +178,6 @@ def test_no_tokenizer_of_that_name(tmp_path: Path) -> None:
 
 
 def test_impossible_lengths_are_refused(tokenizer: FileTokenizer) -> None:
-    for given in ({"random_range_ratio": 1.0}, {"random_input_len": 0}):
+    for given in ({"random_range_ratio": (0.0, 1.0)}, {"random_input_len": 0}):
         with pytest.raises(ConfigError, match="--random"):
             samples(options(num_prompts=1, **given), tokenizer)

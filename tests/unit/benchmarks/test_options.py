@@ -82,6 +82,7 @@ VLLM_FLAGS = [
     "--top-p",
     "--trust-remote-code",
     "--use-beam-search",
+    "--probe-request-rate",
     "--no-stream",
     "--timeline-itl-thresholds",
 ]
@@ -163,6 +164,11 @@ def test_every_data_set_name_is_served() -> None:
     from octavo.benchmarks.datasets import DATASETS
 
     assert set(DATASETS) == set(DATASET_NAMES)
+
+
+def test_ranges_of_lengths_are_given_together_or_apart() -> None:
+    assert parse("--random-range-ratio 0.3").random_range_ratio == (0.3, 0.3)
+    assert parse("""--random-range-ratio '{"input": 0.1, "output": 0.4}'""").random_range_ratio == (0.1, 0.4)
 
 
 def test_ipv6_hosts_get_brackets() -> None:

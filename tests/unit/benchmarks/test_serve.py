@@ -220,6 +220,24 @@ def test_warm_up_and_readiness_are_not_measured(tmp_path: Path) -> None:
     assert len(server.asked) == 2 + 1 + 3 + 6
 
 
+def test_probes_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probed = asyncio.Event()
+
+    async def until_probed(asked: Asked) -> None:
+        if sum(a.body["prompt"] == "Hi" for a in server.asked) == 3:
+            probed.set()
+        if asked.body["max_tokens"] == 3:
+            await probed.wait()
+        await streamed(asked)
+
+    with ScriptedServer(until_probed) as server:
+        _, found = bench(server, "--probe-request-rate", "500", "--max-concurrency", "6", folder=tmp_path)
+    assert found["completed"] == 6 and found["total_output_tokens"] == 18
+    assert found["probe_completed"] >= 2 and found["probe_failed"] == 0
+    assert found["probe_median_e2el_ms"] <= found["probe_p99_e2el_ms"] <= found["probe_max_e2el_ms"]
+    assert "Probes:" in capsys.readouterr().out
+
+
 def test_lora_modules_take_turns() -> None:
     with ScriptedServer() as server:
         bench(server, "--lora-modules", "x", "y", "--lora-assignment", "round-robin", "--max-concurrency", "1")

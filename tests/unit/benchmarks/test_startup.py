@@ -15,9 +15,12 @@ from octavo.benchmarks.startup import Phase, Start, phases, table, tree_rss_mb
 SERVER = """
 import http.server, signal, sys
 print("12:00:00.123 INFO loading 7 files", flush=True)
+polls = 0
 class H(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if self.path == "/health" else 404)
+        global polls
+        polls += 1  # ready at the 20th: its log has been read by then
+        self.send_response(200 if self.path == "/health" and polls >= 20 else 503)
         self.end_headers()
     def log_message(self, *_): pass
 server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H)
