@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import psutil
 import pytest
 import torch
 
@@ -59,6 +60,24 @@ def test_paged_equals_dense(ops: AttentionOps, case: Case, dtype: torch.dtype) -
         want = dense_attention(q[at : at + count], k[row], v[row], start, scale)
         torch.testing.assert_close(got[at : at + count].double(), want, atol=tolerance, rtol=tolerance)
         at += count
+
+
+@pytest.mark.parametrize("ops", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_new_cache_is_zero(ops: AttentionOps, dtype: str) -> None:
+    cache = ops.allocate(5, 4, 2, 8, dtype, "cpu")
+    for tensor in (cache.k, cache.v):
+        assert str(tensor.dtype) == f"torch.{dtype}"
+        assert tensor.numel() == 5 * 4 * 2 * 8
+        assert not tensor.any()
+
+
+def test_a_cache_on_the_cpu_takes_memory_as_it_is_used() -> None:
+    before = psutil.Process().memory_info().rss
+    cache = CpuAttention().allocate(1 << 17, 16, 2, 128, "bfloat16", "cpu")
+    assert cache.k.nbytes == 1 << 30
+    assert not cache.k[1 << 16].any()
+    assert psutil.Process().memory_info().rss - before < 1 << 27
 
 
 @pytest.mark.parametrize("ops", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)

@@ -6,30 +6,33 @@ is no mask within the group); a prefill row runs alone. Cache layout as in `ref`
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
-from octavo.kernels.ref.attention import RefAttention
+from octavo.kernels.api import KvCache
 from octavo.kernels.ref.rotary import rotate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from octavo.kernels.api import KvCache, PagedStep
+    from octavo.kernels.api import PagedStep
 
 __all__ = ["CpuAttention", "CpuPrepared"]
 
 
 class CpuAttention:
-    """AttentionOps for CPUs, on the reference's cache."""
+    """AttentionOps for CPUs."""
 
     def allocate(
         self, num_blocks: int, block_tokens: int, heads: int, head_dim: int, dtype: str, device: str
     ) -> KvCache:
-        return RefAttention().allocate(num_blocks, block_tokens, heads, head_dim, dtype, device)
+        shape, kind = (num_blocks, heads, block_tokens, head_dim), getattr(torch, dtype)
+        return KvCache(_zeros(shape, kind), _zeros(shape, kind))
 
     def prepare(self, step: PagedStep, heads: int) -> CpuPrepared:
         return CpuPrepared(step, heads)
@@ -119,6 +122,14 @@ class CpuPrepared:
             enable_gqa=q.shape[1] != self._heads,
         )
         out[mine] = result.squeeze(0).transpose(0, 1)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return zeros that take no memory and no time before they are written: pages come from calloc.
+
+    torch.zeros writes all of them, which takes seconds for a cache of gigabytes.
+    """
+    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)
 
 
 def _gather(
