@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"Other processes keep {100 * busy:.0f}% of the cores busy: wait, or give --busy-anyway.", file=sys.stderr
         )
         return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine is stopped, too
     work = Work(threads=arguments.threads, single=arguments.single, many=arguments.many)
     forms = prepare(arguments.models)
     rounds: dict[str, list[dict[str, float]]] = {engine.name: [] for engine, _ in found}

@@ -78,6 +78,7 @@ def _run(given: dict[str, Any]) -> int:
         raise ConfigError("end with: -- COMMAND ... --port {port}")
     if given["repeat"] < 1:
         raise ConfigError(f"--repeat {given['repeat']} must be at least 1", "repeat")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped, too
     starts = []
     for number in range(given["repeat"]):
         starts.append(start_once(command, given["ready_path"], given["timeout_sec"]))
