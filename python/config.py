@@ -35,7 +35,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     kv_cache_bytes: int = 1 << 30
     enable_prefix_caching: bool = True
     tensor_parallel_size: int = 1
-    threads: int = 0  # per worker; 0: cores divided by ranks
+    threads: int = 0  # per worker; 0: all cores but one, divided by ranks
     worker_timeout_s: float = 300.0
     max_restarts: int = 5  # of the worker group, within restart_window_s
     restart_window_s: float = 600.0
@@ -203,7 +203,7 @@ class ServeConfig:
         "BYTES|auto",
     )
     tensor_parallel_size: int = _setting(1, _count(1, 64), "Engine", "worker processes that share each layer")
-    threads: int = _setting(0, _count(0, 1024), "Engine", "CPU threads of each worker; 0: cores divided by workers")
+    threads: int = _setting(0, _count(0, 1024), "Engine", "CPU threads of each worker; 0: all cores but one, divided by workers")
     worker_timeout: float = _setting(
         300.0, _seconds, "Engine", "a worker without progress for so long is taken for hung and restarted", "SECONDS"
     )

@@ -39,8 +39,9 @@ NO_TORCH = ("wire", "actors", "engine_core", "modelfiles")
 
 #: Rust layers, lowest first. A crate may depend on crates of lower layers and on those named beside it.
 RUST_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser"),
-    ("transport", "media", "render", "telemetry"),
+    ("api", "hash", "wire", "tokenizer", "template", "grammar"),
+    ("transport", "media", "parser", "telemetry"),
+    ("render",),
     ("engine",),
     ("edge", "http", "grpc"),
     ("server", "renderer", "mock", "python"),
