@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -11,9 +10,10 @@ from pathlib import Path
 
 from bench.compare import machine, report
 from bench.compare.engines import ENGINES, Engine, installed, version
-from bench.compare.models import prepare
+from bench.compare.models import Forms, prepare
 from bench.compare.rounds import UNITS, Work, run_round
 from octavo.benchmarks import plot
+from octavo.benchmarks.startup import ends_on_sigterm
 from octavo.errors import OctavoError
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -37,27 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"Other processes keep {100 * busy:.0f}% of the cores busy: wait, or give --busy-anyway.", file=sys.stderr
         )
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine is stopped, too
     work = Work(threads=arguments.threads, single=arguments.single, many=arguments.many)
     forms = prepare(arguments.models)
-    rounds: dict[str, list[dict[str, float]]] = {engine.name: [] for engine, _ in found}
-    noise = []
-    failed: dict[str, str] = {}
-    for number in range(arguments.rounds):
-        for engine, program in _turns(found, number):
-            if engine.name in failed:
-                continue
-            noise.append(machine.probe())
-            try:
-                log = arguments.models / f"{engine.name}.log"
-                rounds[engine.name].append(run_round(engine, program, forms, work, 1000 * (number + 1), log))
-            except OctavoError as error:
-                failed[engine.name] = error.message
-                print(f"{engine.name}: {error.message}", file=sys.stderr)
-                continue
-            values = rounds[engine.name][-1]
-            told = "  ".join(f"{name} {values[name]:.1f}" for name in UNITS)
-            print(f"round {number + 1}  {engine.name:<18}{told}", file=sys.stderr)
+    with ends_on_sigterm():
+        rounds, noise, failed = _measure(found, forms, work, arguments)
     whole = {name: one for name, one in rounds.items() if len(one) == arguments.rounds}
     if not whole:
         return 1
@@ -74,6 +57,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         (RESULTS / "cpu.md").write_text(text, encoding="utf-8")
         print(f"Written: cpu.json, cpu.md and cpu.svg in {RESULTS}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _measure(
+    found: list[tuple[Engine, str]], forms: Forms, work: Work, arguments: argparse.Namespace
+) -> tuple[dict[str, list[dict[str, float]]], list[machine.Noise], dict[str, str]]:
+    """Return what each engine did in each round, the noise before each start, and why engines dropped out."""
+    rounds: dict[str, list[dict[str, float]]] = {engine.name: [] for engine, _ in found}
+    noise = []
+    failed: dict[str, str] = {}
+    for number in range(arguments.rounds):
+        for engine, program in _turns(found, number):
+            if engine.name in failed:
+                continue
+            noise.append(machine.probe())
+            log = arguments.models / f"{engine.name}.log"
+            try:
+                values = run_round(engine, program, forms, work, 1000 * (number + 1), log)
+            except OctavoError as error:
+                failed[engine.name] = error.message
+                print(f"{engine.name}: {error.message}", file=sys.stderr)
+                continue
+            rounds[engine.name].append(values)
+            told = "  ".join(f"{name} {values[name]:.1f}" for name in UNITS)
+            print(f"round {number + 1}  {engine.name:<18}{told}", file=sys.stderr)
+    return rounds, noise, failed
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +22,18 @@ import msgspec
 
 from octavo.errors import ConfigError, OctavoError
 
-__all__ = ["Phase", "Start", "add_command", "answers", "free_port", "phases", "start_once", "table", "tree_rss_mb"]
+__all__ = [
+    "Phase",
+    "Start",
+    "add_command",
+    "answers",
+    "ends_on_sigterm",
+    "free_port",
+    "phases",
+    "start_once",
+    "table",
+    "tree_rss_mb",
+]
 
 _EXAMPLES = """\
 examples:
@@ -78,11 +90,11 @@ def _run(given: dict[str, Any]) -> int:
         raise ConfigError("end with: -- COMMAND ... --port {port}")
     if given["repeat"] < 1:
         raise ConfigError(f"--repeat {given['repeat']} must be at least 1", "repeat")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped, too
     starts = []
-    for number in range(given["repeat"]):
-        starts.append(start_once(command, given["ready_path"], given["timeout_sec"]))
-        print(f"start {number + 1}: ready after {starts[-1].ready_s:.2f} s", file=sys.stderr)
+    with ends_on_sigterm():
+        for number in range(given["repeat"]):
+            starts.append(start_once(command, given["ready_path"], given["timeout_sec"]))
+            print(f"start {number + 1}: ready after {starts[-1].ready_s:.2f} s", file=sys.stderr)
     print(table(starts))
     if given["output"] is not None:
         rows = [{"ready_s": s.ready_s, "rss_mb": s.rss_mb, "phases": [_row(p) for p in phases(s)]} for s in starts]
@@ -95,6 +107,16 @@ def _run(given: dict[str, Any]) -> int:
 
 def _row(phase: Phase) -> dict[str, Any]:
     return {"name": phase.name, "seconds": phase.seconds}
+
+
+@contextmanager
+def ends_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end this process by an exception, so that what it started is stopped on the way out."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def free_port() -> int:
