@@ -99,20 +99,11 @@ def decode_attention(report: Report) -> None:
 
 def tune_decode(report: Report) -> None:
     """Try the cuts of a decode launch on a few batches."""
-    cuts = [
-        (32, 4, 5),
-        (32, 2, 5),
-        (64, 4, 3),
-        (64, 4, 5),
-        (64, 4, 7),
-        (64, 8, 5),
-        (128, 4, 3),
-        (128, 8, 3),
-        (128, 8, 5),
-    ]
-    shapes = [DecodeShape(n, 2, warps, stages) for n, warps, stages in cuts]
-    shapes += [DecodeShape(64, tiles, 4, 5) for tiles in (1, 4, 8)]
-    for name, rows, length in [DECODES[1], DECODES[4], DECODES[5], DECODES[7]]:
+    shapes = [DecodeShape(128, 2, 4, 3, resident, merge) for resident in (1, 3, 6) for merge in (2048, 4096, 8192)]
+    shapes += [DecodeShape(32, tiles, 2, 5, 8, merge) for tiles in (4, 8) for merge in (4096, 8192)]
+    shapes += [DecodeShape(64, 4, 2, 5, 4, merge) for merge in (4096, 8192)]
+    shapes += [DecodeShape(64, 4, 4, 4, 4), DecodeShape(64, 2, 8, 3, 3)]
+    for name, rows, length in [DECODES[0], DECODES[1], DECODES[5], DECODES[6]]:
         timed, size = decode_case(rows, length)
         found = []
         for shape in shapes:
@@ -173,8 +164,24 @@ def prefill_attention(report: Report) -> None:
             flops,
         )
         if all(start == 0 and count == rows[0][1] for start, count in rows):
+            whole_attention(report, name, rows, size, flops)
             sdpa(report, name, len(rows), rows[0][1], size, flops)
         torch.cuda.empty_cache()
+
+
+def whole_attention(report: Report, name: str, rows: list[tuple[int, int]], size: float, flops: float) -> None:
+    """The way that TritonPrepared takes by itself: rotation, write and attention."""
+    step, blocks = make_step(rows, 0)
+    tokens = step.positions.shape[0]
+    cache, prepared = make_caches(blocks, 1)[0], TritonAttention().prepare_device(step, S.kv_heads)
+    q, k, v = randn(tokens, S.heads + 2 * S.kv_heads, S.head_dim).split([S.heads, S.kv_heads, S.kv_heads], dim=1)
+    cos, sin = randn(tokens, S.head_dim), randn(tokens, S.head_dim)
+
+    def layer() -> torch.Tensor:
+        turned = prepared.rotate_and_write(q, k, v, cos, sin, cache)
+        return prepared.attend(turned, cache, SCALE)
+
+    report.add(f"prefill_rotate_attend_{name}", "octavo", time_graph([layer] * 2, replays=7), size, flops)
 
 
 def sdpa(report: Report, name: str, rows: int, length: int, size: float, flops: float) -> None:
@@ -195,8 +202,8 @@ def sdpa(report: Report, name: str, rows: int, length: int, size: float, flops: 
 
 def tune_prefill(report: Report) -> None:
     """Try the cuts of a prefill launch."""
-    cuts = [(128, 64, 4, 3), (128, 64, 4, 5), (256, 64, 8, 3), (256, 64, 8, 5), (128, 128, 4, 3), (64, 64, 4, 3)]
-    for name in ("1x2048", "8x2048", "4096_after_12k", "16_after_16k"):
+    cuts = [(128, 64, 4, 3), (256, 64, 8, 4), (256, 64, 8, 5), (256, 64, 8, 7), (256, 32, 8, 7), (256, 128, 8, 5)]
+    for name in ("1x2048", "8x2048", "4096_after_12k"):
         timed, _, flops = prefill_case(PREFILLS[name])
         for cut in cuts:
             try:
@@ -300,7 +307,7 @@ class Products:
 
 def linear(report: Report) -> None:
     products, dependent = Products(), gemv.launch_options
-    for rows in (1, 2, 3, 4, 8, 16, 32, 64, 128, 256):
+    for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
         x = randn(rows, S.hidden)
         flops, size = 2.0 * rows * S.matmul_weights, 2.0 * S.matmul_weights
         report.add(f"products_{rows}", "cublas", time_graph([partial(products.run, x, F.linear)], 5), size, flops)

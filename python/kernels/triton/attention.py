@@ -88,16 +88,16 @@ class TritonPrepared:
         fresh, self._fresh = self._fresh, None
         if window or softcap or sinks is not None:
             fresh = None
-        if fresh and len(self._runs) == 1 and self._runs[0].rows * self._runs[0].tokens == q.shape[0]:
-            return attend_fresh(q, *fresh, self._runs[0], scale)
+        if fresh and len(self._runs) == 1 and self._runs[0].rows * self._runs[0].dense == q.shape[0]:
+            return attend_fresh(q, *fresh, self._runs[0], scale).reshape(q.shape)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if step.num_decodes:
             cut = decode_shape(q.shape[2], wide)
             attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
         if fresh:
             for run in self._runs:
-                mine = slice(run.first_token, run.first_token + run.rows * run.tokens)
-                out[mine] = attend_fresh(q, *fresh, run, scale)
+                mine = out[run.first_token : run.first_token + run.rows * run.tokens]
+                mine.view(run.rows, run.tokens, *out.shape[1:])[:, : run.dense] = attend_fresh(q, *fresh, run, scale)
         if step.counts:
             shape = prefill_shape(q.shape[2], group, wide, max(step.counts))
             work = self.work(shape.block_m // group, shape.block_n, window, not fresh)
@@ -106,26 +106,15 @@ class TritonPrepared:
         return out
 
     def work(self, tile_tokens: int, block_n: int, window: int, whole: bool) -> PrefillWork:
-        """Return the tiles of the rows behind the decode rows, on the device; not `whole`: without the fresh runs."""
+        """Return the tiles of the rows behind the decode rows, on the device; not `whole`: without what is dense."""
         key = (tile_tokens, block_n, window, whole)
         if key not in self._work:
-            step = self._step
-            device = step.tables.device
-            counts = list(step.counts)
-            left = [True] * len(counts)
+            device = self._step.tables.device
+            dense = [0] * len(self._step.counts)
             for run in () if whole else self._runs:
-                left[run.first_row : run.first_row + run.rows] = [False] * run.rows
-            tiles = cut_tiles(
-                step.starts,
-                counts,
-                left,
-                step.num_decodes * step.queries,
-                step.num_decodes,
-                tile_tokens,
-                block_n,
-                window,
-                max(1, num_processors(device) // self._heads),
-            )
+                dense[run.first_row : run.first_row + run.rows] = [run.dense] * run.rows
+            programs = max(1, num_processors(device) // self._heads)
+            tiles = cut_tiles(self._step, dense, tile_tokens, block_n, window, programs)
             both = upload(torch.cat((tiles.tiles.flatten(), tiles.merges.flatten())), device)
             cells = tiles.tiles.numel()
             self._work[key] = PrefillWork(

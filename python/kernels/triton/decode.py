@@ -7,6 +7,7 @@ at any lengths. (Split keys: Flash-Decoding, Dao et al. 2023.)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from octavo.kernels.triton.common import begin, launch_options, power_of_two, rounded
+from octavo.kernels.triton.common import begin, launch_options, num_processors, power_of_two, rounded
 from octavo.kernels.triton.softmax import softmax_factor, start_softmax, visit_tile
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodeShape", "Workspace", "attend_decodes", "decode_shape"]
 
-#: Parts that a workspace has room for.
-_MAX_PARTS = 2048
+#: Parts that a workspace has room for, and of one row and head.
+_MAX_PARTS, _MAX_SPLITS = 4096, 64
+#: What one more split must gain, as a share of the device.
+_SPLIT_COST = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +40,29 @@ class DecodeShape:
     min_tiles: int  # a split has at least this many tiles
     num_warps: int
     num_stages: int
-    max_splits: int = 64  # of one row and head
-    max_programs: int = 2048  # splitting stops there; at most the parts of a workspace
+    resident: int  # programs that a multiprocessor holds at a time
+    merge: int = 4096  # values that are merged at a time
 
-    def splits(self, rows: int, heads: int) -> int:
-        """Return over how many programs each row and head is split: a power of two that depends on sizes alone."""
-        return max(1, min(self.max_splits, power_of_two(self.max_programs // (rows * heads) + 1) // 2))
+    def splits(self, rows: int, heads: int, processors: int) -> int:
+        """Return over how many programs each row and head is split; it depends on sizes alone.
+
+        All programs take about as long, so their number should fill the device a whole number of times.
+        """
+        pairs, slots = rows * heads, processors * self.resident
+        best, found = 1, 0.0
+        for splits in range(1, min(_MAX_SPLITS, max(4, slots // pairs)) + 1):
+            waves = pairs * splits / slots
+            filled = waves / math.ceil(waves) - _SPLIT_COST * splits
+            if filled > found and (splits == 1 or pairs * splits <= _MAX_PARTS):
+                best, found = splits, filled
+        return best
 
 
 def decode_shape(dim: int, wide: bool) -> DecodeShape:
     """Return the cut for a head size, as measured on an H200 (docs/gpu.md); `wide`: float32."""
     if wide:
-        return DecodeShape(block_n=32 if dim <= 128 else 16, min_tiles=4, num_warps=8, num_stages=1)
-    return DecodeShape(block_n=128 if dim <= 128 else 64, min_tiles=2, num_warps=4, num_stages=3)
+        return DecodeShape(block_n=32 if dim <= 128 else 16, min_tiles=4, num_warps=8, num_stages=1, resident=3)
+    return DecodeShape(block_n=128 if dim <= 128 else 64, min_tiles=2, num_warps=4, num_stages=3, resident=3)
 
 
 class Workspace:
@@ -95,6 +108,7 @@ def _decode_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_TOKENS: tl.constexpr,
     SPLITS: tl.constexpr,
+    BLOCK_SPLITS: tl.constexpr,  # a power of two
     MIN_TILES: tl.constexpr,
     MERGE_M: tl.constexpr,
     MERGE_SPLITS: tl.constexpr,
@@ -161,7 +175,7 @@ def _decode_kernel(
             tl.store(counters + group, 0)
             _merge(
                 partial, stats, out, group * SPLITS, active, row, head, KV_HEADS, GROUP, QUERIES, SIZE, BLOCK_D,
-                SPLITS, MERGE_M, MERGE_SPLITS,
+                BLOCK_SPLITS, MERGE_M, MERGE_SPLITS,
             )  # fmt: skip
 
 
@@ -179,14 +193,14 @@ def _merge(
     QUERIES: tl.constexpr,
     SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr,
-    SPLITS: tl.constexpr,
+    BLOCK_SPLITS: tl.constexpr,
     MERGE_M: tl.constexpr,
     MERGE_SPLITS: tl.constexpr,
 ) -> None:
     """Write the mean of the parts, weighted by their peaks and totals. Loads bypass L1, which is not coherent."""
     m = tl.arange(0, MERGE_M)
     d = tl.arange(0, BLOCK_D)
-    s = tl.arange(0, SPLITS)
+    s = tl.arange(0, BLOCK_SPLITS)
     at = (part + s)[:, None] * (2 * MERGE_M) + m[None, :]
     peaks = tl.load(stats + at, mask=(s < active)[:, None], other=float("-inf"), cache_modifier=".cg")
     peak = tl.max(peaks, axis=0)  # [MERGE_M]
@@ -227,7 +241,7 @@ def attend_decodes(
     heads, dim = cache.k.shape[1], q.shape[2]
     folded = q.shape[1] // heads * step.queries
     merge_m, block_d = power_of_two(folded), max(16, power_of_two(dim))
-    splits = shape.splits(step.num_decodes, heads)
+    splits = shape.splits(step.num_decodes, heads, num_processors(q.device))
     partial, stats = workspace.parts(merge_m * block_d)
     _decode_kernel[(step.num_decodes, heads, splits)](
         q,
@@ -253,9 +267,10 @@ def attend_decodes(
         BLOCK_N=shape.block_n,
         BLOCK_TOKENS=step.block_tokens,
         SPLITS=splits,
+        BLOCK_SPLITS=power_of_two(splits),
         MIN_TILES=shape.min_tiles,
         MERGE_M=merge_m,
-        MERGE_SPLITS=min(splits, max(1, 4096 // (merge_m * block_d))),
+        MERGE_SPLITS=min(power_of_two(splits), max(1, shape.merge // (merge_m * block_d))),
         WINDOW=window,
         SOFTCAP=softcap != 0.0,
         SINKS=sinks is not None,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FreshRun", "attend_fresh", "fresh_runs", "has_fresh"]
 
-#: Tokens from which on a row is worth a call of its own (measured on an H200, docs/gpu.md).
+#: Dense tokens come in multiples of STEP: cuDNN plans each new shape for 65 ms, so shapes must recur. What a row has
+#: beyond them goes through the cache. From MIN_TOKENS on the dense part wins (measured on an H200, docs/gpu.md).
+STEP = 512
 MIN_TOKENS = 1024
 
 
@@ -27,8 +29,9 @@ class FreshRun:
 
     first_row: int  # behind the decode rows
     first_token: int  # of the step
-    rows: int
+    rows: int  # a power of two
     tokens: int  # of each row
+    dense: int  # of them, how many are attended to on dense tensors
 
 
 @cache
@@ -40,15 +43,17 @@ def has_fresh(device: torch.device) -> bool:
 def fresh_runs(step: DeviceStep) -> tuple[FreshRun, ...]:
     """Return the runs of the step's rows that have no prefix and MIN_TOKENS tokens or more."""
     runs: list[FreshRun] = []
-    token = step.num_decodes * step.queries
-    for row, (start, count) in enumerate(zip(step.starts, step.counts, strict=True)):
-        if start == 0 and count >= MIN_TOKENS:
-            last = runs[-1] if runs else None
-            if last and last.first_row + last.rows == row and last.tokens == count:
-                runs[-1] = FreshRun(last.first_row, last.first_token, last.rows + 1, count)
-            else:
-                runs.append(FreshRun(row, token, 1, count))
-        token += count
+    token, row = step.num_decodes * step.queries, 0
+    while row < len(step.counts):
+        count, rows = step.counts[row], 1
+        if step.starts[row] == 0 and count >= MIN_TOKENS:
+            while step.starts[row : row + 2 * rows] == (0,) * (2 * rows) and (
+                step.counts[row : row + 2 * rows] == (count,) * (2 * rows)
+            ):
+                rows *= 2
+            runs.append(FreshRun(row, token, rows, count, count // STEP * STEP))
+        row += rows
+        token += rows * count
     return tuple(runs)
 
 
@@ -58,13 +63,14 @@ def attend_fresh(
     v: Tensor,  # [T, K, D]
     run: FreshRun,
     scale: float,
-) -> Tensor:  # [rows * tokens, N, D]
-    """Return the causal attention of the run's tokens, each to its own row."""
+) -> Tensor:  # [rows, dense, N, D]
+    """Return the causal attention of the run's dense tokens, each to its own row."""
     mine = slice(run.first_token, run.first_token + run.rows * run.tokens)
     q_rows, k_rows, v_rows = (
-        tensor[mine].view(run.rows, run.tokens, *tensor.shape[1:]).transpose(1, 2) for tensor in (q, k, v)
+        tensor[mine].view(run.rows, run.tokens, *tensor.shape[1:])[:, : run.dense].transpose(1, 2)
+        for tensor in (q, k, v)
     )
     grouped = q.shape[1] != k.shape[1]
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION] if q.is_cuda else [SDPBackend.MATH]):
         out = F.scaled_dot_product_attention(q_rows, k_rows, v_rows, is_causal=True, scale=scale, enable_gqa=grouped)
-    return out.transpose(1, 2).reshape(-1, *q.shape[1:])
+    return out.transpose(1, 2)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FEW", "few_rows"]
 
 #: Rows up to which `few_rows` was measured to beat cuBLAS on an H200 (docs/gpu.md).
-MAX_FEW = 4
+MAX_FEW = 2
 _ROWS, _STRIP = 2, 1024
 
 
@@ -70,18 +70,12 @@ def _few_rows_kernel(
         gdc_wait()
     acc0 = tl.zeros((ROWS, STRIP), tl.float32)
     acc1 = acc0
-    acc2 = acc0
-    acc3 = acc0
     for strip in tl.static_range(strips):
         at = strip * STRIP + tl.arange(0, STRIP)
         wide = first.to(tl.float32)
         acc0 += wide * tl.load(x + at, mask=at < SIZE, other=0.0).to(tl.float32)[None, :]
         if COUNT > 1:
             acc1 += wide * tl.load(x + x_stride + at, mask=at < SIZE, other=0.0).to(tl.float32)[None, :]
-        if COUNT > 2:
-            acc2 += wide * tl.load(x + 2 * x_stride + at, mask=at < SIZE, other=0.0).to(tl.float32)[None, :]
-        if COUNT > 3:
-            acc3 += wide * tl.load(x + 3 * x_stride + at, mask=at < SIZE, other=0.0).to(tl.float32)[None, :]
         first = second
         second = third
         if strip + 3 < strips:
@@ -93,10 +87,6 @@ def _few_rows_kernel(
     tl.store(out + row, rounded(tl.sum(acc0, axis=1) + added, dtype), mask=inside)
     if COUNT > 1:
         tl.store(out + outputs + row, rounded(tl.sum(acc1, axis=1) + added, dtype), mask=inside)
-    if COUNT > 2:
-        tl.store(out + 2 * outputs + row, rounded(tl.sum(acc2, axis=1) + added, dtype), mask=inside)
-    if COUNT > 3:
-        tl.store(out + 3 * outputs + row, rounded(tl.sum(acc3, axis=1) + added, dtype), mask=inside)
 
 
 def few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], [out, in], [out] -> [T, out]

@@ -56,7 +56,7 @@ def prefill_shape(dim: int, group: int, wide: bool, longest: int) -> PrefillShap
         return PrefillShape(block_m=64, block_n=64 if dim <= 128 else 32, num_warps=4, num_stages=3)
     block_m = max(128, power_of_two(group))
     if dim <= 128 and group <= 256:
-        return PrefillShape(block_m=256, block_n=64, num_warps=8, num_stages=3)
+        return PrefillShape(block_m=256, block_n=64, num_warps=8, num_stages=5)
     return PrefillShape(block_m, block_n=32, num_warps=8, num_stages=2)
 
 

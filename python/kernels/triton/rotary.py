@@ -116,42 +116,43 @@ def _rotate_and_write_kernel(
     position = tl.load(positions + token)
     cos += token * cos_stride
     sin += token * cos_stride
+    # Loads do not wait for the position: most of the time goes to latency. What padding holds may be no number.
     if part < Q_PROGRAMS:
         head = part * HEADS + tl.arange(0, HEADS)
         inside = (head < Q_HEADS)[:, None] & within[None, :]
         source = q + token * q_stride + head[:, None] * dim + at[None, :]
-        present = at < tl.where(position >= 0, HALF, 0)  # padding becomes zeros: what lies there may be no number
-        live = (head < Q_HEADS)[:, None] & present[None, :]
-        first = tl.load(source, mask=live, other=0.0).to(tl.float32)
-        second = tl.load(source + HALF, mask=live, other=0.0).to(tl.float32)
-        if NORM:
-            first, second = _normed(first, second, q_weight, eps, at, within, HALF, dtype)
-        left, right = _turn(first, second, cos, sin, at, present, HALF, dtype)
-        target = out + token * Q_HEADS * dim + head[:, None] * dim + at[None, :]
-        tl.store(target, left, mask=inside)
-        tl.store(target + HALF, right, mask=inside)
-    elif position >= 0:
-        head = (part - Q_PROGRAMS) * HEADS + tl.arange(0, HEADS)
-        inside = (head < KV_HEADS)[:, None] & within[None, :]
-        row = tl.load(rows + token)
-        block = tl.load(tables + row * table_stride + position // BLOCK_TOKENS).to(tl.int64)
-        page = (block * KV_HEADS + head[:, None]) * BLOCK_TOKENS + position % BLOCK_TOKENS
-        place = page * dim + at[None, :]  # int64: a cache has more than 2**31 elements
-        offset = head[:, None] * dim + at[None, :]
-        source = k + token * k_stride + offset
         first = tl.load(source, mask=inside, other=0.0).to(tl.float32)
         second = tl.load(source + HALF, mask=inside, other=0.0).to(tl.float32)
         if NORM:
-            first, second = _normed(first, second, k_weight, eps, at, within, HALF, dtype)
+            first, second = _normed(first, second, q_weight, eps, at, within, HALF, dtype)
         left, right = _turn(first, second, cos, sin, at, within, HALF, dtype)
-        tl.store(k_pages + place, left, mask=inside)
-        tl.store(k_pages + place + HALF, right, mask=inside)
-        if KEEP_K:
-            tl.store(source, left, mask=inside)
-            tl.store(source + HALF, right, mask=inside)
-        source = v + token * v_stride + offset
-        tl.store(v_pages + place, tl.load(source, mask=inside), mask=inside)
-        tl.store(v_pages + place + HALF, tl.load(source + HALF, mask=inside), mask=inside)
+        target = out + token * Q_HEADS * dim + head[:, None] * dim + at[None, :]
+        tl.store(target, tl.where(position >= 0, left, tl.zeros_like(left)), mask=inside)
+        tl.store(target + HALF, tl.where(position >= 0, right, tl.zeros_like(right)), mask=inside)
+    else:
+        head = (part - Q_PROGRAMS) * HEADS + tl.arange(0, HEADS)
+        inside = (head < KV_HEADS)[:, None] & within[None, :]
+        offset = head[:, None] * dim + at[None, :]
+        source = k + token * k_stride + offset
+        k_first = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+        k_second = tl.load(source + HALF, mask=inside, other=0.0).to(tl.float32)
+        v_first = tl.load(v + token * v_stride + offset, mask=inside)
+        v_second = tl.load(v + token * v_stride + offset + HALF, mask=inside)
+        row = tl.load(rows + token)
+        if position >= 0:
+            block = tl.load(tables + row * table_stride + position // BLOCK_TOKENS).to(tl.int64)
+            page = (block * KV_HEADS + head[:, None]) * BLOCK_TOKENS + position % BLOCK_TOKENS
+            place = page * dim + at[None, :]  # int64: a cache has more than 2**31 elements
+            tl.store(v_pages + place, v_first, mask=inside)
+            tl.store(v_pages + place + HALF, v_second, mask=inside)
+            if NORM:
+                k_first, k_second = _normed(k_first, k_second, k_weight, eps, at, within, HALF, dtype)
+            k_left, k_right = _turn(k_first, k_second, cos, sin, at, within, HALF, dtype)
+            tl.store(k_pages + place, k_left, mask=inside)
+            tl.store(k_pages + place + HALF, k_right, mask=inside)
+            if KEEP_K:
+                tl.store(source, k_left, mask=inside)
+                tl.store(source + HALF, k_right, mask=inside)
 
 
 def rotate_and_write(
@@ -202,7 +203,8 @@ def rotate_and_write(
         BLOCK_TOKENS=step.block_tokens,
         NORM=norm is not None,
         KEEP_K=keep_k,
-        num_warps=max(1, min(4, wide * dim // 512)),
+        num_warps=max(1, min(8, wide * dim // 512)),
+        enable_fp_fusion=False,  # a fused multiply-add would skip the rounding of its product
         **launch_options(q),
     )
     return out

@@ -11,6 +11,8 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from octavo.kernels.triton.step import DeviceStep
+
 __all__ = ["TILE_FIELDS", "Tiles", "cut_tiles"]
 
 #: Columns of a tile: first token, tokens, position of the first, row, first key, end of keys, part or -1, and 1 where
@@ -30,28 +32,27 @@ class Tiles:
 
 
 def cut_tiles(
-    starts: Sequence[int],
-    counts: Sequence[int],
-    wanted: Sequence[bool],  # rows that get tiles
-    first_token: int,  # of the first of these rows
-    first_row: int,
+    step: DeviceStep,
+    dense: Sequence[int],  # tokens of each row behind the decode rows that need no tile
     tile_tokens: int,
     block_n: int,
     window: int,
     programs: int,  # that fill the device, for one head
 ) -> Tiles:
-    """Return the tiles of rows that have starts[r] cached tokens and counts[r] new ones."""
-    start, count = np.asarray(starts, np.int64), np.asarray(counts, np.int64)
-    per_row = _ceil(count, tile_tokens) * np.asarray(wanted, np.int64)
+    """Return the tiles of the rows behind the decode rows."""
+    done, counts = np.asarray(dense, np.int64), np.asarray(step.counts, np.int64)
+    start, count = np.asarray(step.starts, np.int64) + done, counts - done
+    first_token = step.num_decodes * step.queries + np.cumsum(counts) - counts + done
+    per_row = _ceil(count, tile_tokens)
     row = np.repeat(np.arange(len(start)), per_row)
     index = np.arange(len(row)) - np.repeat(np.cumsum(per_row) - per_row, per_row)
     begin = index * tile_tokens
     tokens = np.minimum(tile_tokens, count[row] - begin)
     position = start[row] + begin
-    token = first_token + (np.cumsum(count) - count)[row] + begin
+    token = first_token[row] + begin
     end = position + tokens
     low = np.maximum(position - window + 1, 0) // block_n * block_n if window else np.zeros_like(position)
-    columns = [token, tokens, position, row + first_row, low, end]
+    columns = [token, tokens, position, row + step.num_decodes, low, end]
     if not len(row) or len(row) * 2 > programs:
         return _whole(columns, end - low)
     ranges = max(1, 2 * programs // len(row))

@@ -33,6 +33,12 @@ def check(rows, shape, dtype, device, **options) -> None:
         assert not workspace.counters.any()
 
 
+def host_step(starts, counts, num_decodes) -> DeviceStep:
+    """Return a step of which only the sizes matter."""
+    none = torch.zeros(0)
+    return DeviceStep(num_decodes, 1, none, none, none, none, 16, tuple(starts), tuple(counts))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_mixed_batch(shape, dtype, device) -> None:
@@ -63,7 +69,7 @@ def test_long_prefix_is_split_over_parts(options, device) -> None:
     if "sinks" in options:
         options = {"sinks": torch.randn(options["sinks"], device=device)}
     check([(1200, 1), (1500, 6)], (1, 4, 16, 16), torch.float32, device, **options)
-    assert tiles.cut_tiles([1500], [6], [True], 1, 1, 16, 32, options.get("window", 0), 4).parts > 1
+    assert tiles.cut_tiles(host_step([1500], [6], 1), [0], 16, 32, options.get("window", 0), 4).parts > 1
 
 
 @pytest.mark.gpu
@@ -110,18 +116,21 @@ def test_padded_rows_of_a_device_step(queries, device) -> None:
 
 
 def test_splits_depend_on_sizes_alone() -> None:
-    shape = decode.DecodeShape(64, 2, 4, 3, max_splits=64, max_programs=2048)
-    assert [shape.splits(rows, 8) for rows in (1, 4, 8, 32, 64, 128, 256, 1024)] == [64, 64, 32, 8, 4, 2, 1, 1]
-    assert shape.splits(3, 5) * 15 <= 2048
+    shape = decode.decode_shape(128, wide=False)
+    found = {rows: shape.splits(rows, 8, 132) for rows in (1, 4, 8, 16, 32, 64, 128, 256, 1024)}
+    assert found[1] == 49  # 392 programs on 396 places
+    assert found[8] == 6
+    assert found[1024] == 1
+    assert all(splits * rows * 8 <= 4096 or splits == 1 for rows, splits in found.items())
 
 
 @pytest.mark.parametrize("programs", [1, 4, 1000])
 def test_tiles_cover_every_query_and_key_once(programs) -> None:
     starts, counts, block_n = [0, 700, 3, 4000], [5, 40, 1, 129], 32
-    cut = tiles.cut_tiles(starts, counts, [True] * 4, 7, 2, 16, block_n, 0, programs)
+    cut = tiles.cut_tiles(host_step(starts, counts, 7), [0] * 4, 16, block_n, 0, programs)
     seen: dict[int, list[tuple[int, int]]] = {}
     for token, tokens, position, row, low, high, part, holds_sink in cut.tiles.tolist():
-        assert position == starts[row - 2] + token - 7 - sum(counts[: row - 2])
+        assert position == starts[row - 7] + token - 7 - sum(counts[: row - 7])
         assert 0 < tokens <= 16
         assert (low == 0) == bool(holds_sink)
         assert (part >= 0) == bool(cut.parts)
@@ -142,11 +151,12 @@ def rotated(case):
     return torch.ones_like(case.cos), torch.zeros_like(case.sin)
 
 
-@pytest.mark.parametrize("rows", [[(0, 40)], [(0, 40)] * 3, [(5, 1), (0, 40), (0, 40), (30, 7), (0, 50)]])
+@pytest.mark.parametrize("rows", [[(0, 40)], [(0, 43)] * 3, [(5, 1), (0, 40), (0, 40), (30, 7), (0, 50)]])
 @pytest.mark.parametrize("window", [0, 10])
 def test_fresh_rows_by_dense_attention(rows, window, device, monkeypatch) -> None:
     """Rows without a prefix may take another way to the same result; the cache is written all the same."""
     monkeypatch.setattr(fresh, "MIN_TOKENS", 40)
+    monkeypatch.setattr(fresh, "STEP", 20)
     monkeypatch.setattr(attention, "has_fresh", lambda device: True)
     case = make_case(rows, 2, 2, 32, 16, torch.bfloat16, device)
     want = expected(case, 0.2, window=window)

@@ -24,8 +24,8 @@ DTYPES = [torch.float32, torch.bfloat16]
 
 
 def near(actual: torch.Tensor, wanted: torch.Tensor) -> None:
-    """Sums in another order: at most one rounding of the dtype apart, and that in few places."""
-    ulp = 2.0**-7 if actual.dtype == torch.bfloat16 else 1e-5
+    """Sums in another order: two roundings to the dtype may each fall the other way, in few places."""
+    ulp = 2.0**-6 if actual.dtype == torch.bfloat16 else 1e-5
     assert torch.allclose(actual.float(), wanted.float(), rtol=ulp, atol=1e-6)
     if actual.dtype == torch.bfloat16:
         assert float((actual != wanted).float().mean()) < 0.02

@@ -11,7 +11,7 @@ from octavo.kernels.ref.sample import RefSample, keep_top_k, keep_top_p
 from octavo.kernels.triton.sample import TritonSample
 from octavo.kernels.triton.top_kp import thresholds
 
-VOCABS = [37, 5000, pytest.param(151936, marks=pytest.mark.gpu)]
+VOCABS = [37, 1100, pytest.param(151936, marks=pytest.mark.gpu)]
 
 
 def inputs(rows: int, device: torch.device, greedy: bool = False, top_k: bool = False, top_p: bool = False):
@@ -102,7 +102,7 @@ def test_kept_sets(vocab, device) -> None:
         off = (kept[row] & (scores[row] > float("-inf"))) != want_row
         for token in off.nonzero().flatten().tolist():
             above = float(mass[row][limited[row] > limited[row, token]].sum())
-            assert abs(above - p) < 1e-6
+            assert abs(above - p) < 1e-5
     assert bool(kept.any(dim=1).all())
 
 
