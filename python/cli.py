@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
     def suggest(self, words: Sequence[str]) -> NoReturn:
         known = [option for action in self._actions for option in action.option_strings]
         word = words[0].split("=")[0]
-        near = difflib.get_close_matches(word, known, n=1)
+        near = [name for name in known if name.startswith(word)] or difflib.get_close_matches(word, known, n=1)
         self.error(f"unknown argument {word}" + (f"; did you mean {near[0]}?" if near else ""))
 
 

@@ -85,9 +85,11 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M
 
 def _number(text: str) -> int:
     """Parse a count: "4096", "16k" is 16,000, "16K" is 16,384 (vLLM's rule)."""
+    if re.fullmatch(r"-[0-9.]+", text):
+        raise ValueError("must not be negative")
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kKmMgGtT]?)", text)
     if match is None:
-        raise ValueError("must be a whole number, which may end in k, m, g (thousands) or K, M, G (times 1,024)")
+        raise ValueError("must be a count such as 4096, 16k (16,000) or 16K (16,384); k, m, g, t and K, M, G, T")
     return int(float(match[1]) * _UNITS[match[2]])
 
 
@@ -203,7 +205,9 @@ class ServeConfig:
         "BYTES|auto",
     )
     tensor_parallel_size: int = _setting(1, _count(1, 64), "Engine", "worker processes that share each layer")
-    threads: int = _setting(0, _count(0, 1024), "Engine", "CPU threads of each worker; 0: all cores but one, divided by workers")
+    threads: int = _setting(
+        0, _count(0, 1024), "Engine", "CPU threads of each worker; 0: one core is left free, the rest divided"
+    )
     worker_timeout: float = _setting(
         300.0, _seconds, "Engine", "a worker without progress for so long is taken for hung and restarted", "SECONDS"
     )

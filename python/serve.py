@@ -54,6 +54,8 @@ def serve(config: ServeConfig) -> int:
     with _listen(config.host, config.port) as listener, run_folder() as folder:
         export_tokenizer(files, folder / "tokenizer")
         _write_configs(config, files, listener, folder)
+        workers = f"{config.tensor_parallel_size} worker" + ("s" if config.tensor_parallel_size > 1 else "")
+        _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, _url(listener))
         server = _Server(config, frontend, listener, folder, began)
         return anyio.run(server.run)
 
@@ -163,6 +165,7 @@ class _Server:
     began: float
     _up: set[str] = field(default_factory=set)
     _said_ready: bool = False
+    _stopping: bool = False
 
     async def run(self) -> int:
         supervisor = Supervisor(
@@ -190,14 +193,15 @@ class _Server:
     async def _watch_signals(self, supervisor: Supervisor, scope: anyio.CancelScope) -> None:
         """Stop in order at the first signal, at once at the second."""
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            stopping = False
             async for number in signals:
-                if stopping:
+                if self._stopping:
                     _log.warning("%s again: stopping at once", signal.Signals(number).name)
                     scope.cancel()
                     return
-                stopping = True
-                _log.info("%s: stopping (again: at once)", signal.Signals(number).name)
+                self._stopping = True
+                patience = self.config.shutdown_timeout
+                wait = f"; running requests have {patience:g} s" if patience else ""
+                _log.info("%s: stopping%s (again: at once)", signal.Signals(number).name, wait)
                 supervisor.stop()
 
     def _engine(self) -> ProcessActor[dict[str, Any]]:
@@ -220,7 +224,7 @@ class _Server:
         if message["event"] not in ("listening", "ready"):
             return
         self._up.add(name)
-        if len(self._up) == 2 and not self._said_ready:
+        if len(self._up) == 2 and not self._said_ready and not self._stopping:
             self._said_ready = True
             url = _url(self.listener)
             seconds = time.monotonic() - self.began
@@ -230,7 +234,6 @@ class _Server:
     def _on_exit(self, exit: ChildExit) -> Verdict | None:
         if isinstance(exit.error, ProcessDied) and exit.error.returncode == _EXIT_FINAL:
             return Verdict.GIVE_UP
-        _log.error("%s ended and is restarted: %s", exit.name, exit.error or "exit code 0")
         return None
 
 

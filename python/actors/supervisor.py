@@ -189,7 +189,8 @@ class Supervisor:
     async def _react(self, life: _Life) -> None:
         """Do what follows from an exit: nothing, a restart, or ChildrenFailed."""
         verdict = self._on_exit(life.exit) or self._policy(life.exit)
-        log.log(logging.INFO if verdict is None else logging.ERROR, "%s: %s", self.name, _why(life.exit))
+        level = {None: logging.INFO, Verdict.GIVE_UP: logging.DEBUG}.get(verdict, logging.ERROR)  # given up: raised
+        log.log(level, "%s: %s", self.name, _why(life.exit))
         if verdict is None:
             del self._lives[life.spec.name]
             return

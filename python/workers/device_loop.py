@@ -71,7 +71,8 @@ class DeviceLoop:
             kind = "protocol" if isinstance(error, ProtocolError) else "step"
         text = error.message if isinstance(error, OctavoError) else f"{type(error).__name__}: {error}"
         trace = "" if kind == "model" else traceback.format_exc()
-        _log.error("%s%s", text, f"\n{trace}" if trace else "")
+        # What is wrong with a model is said once, by the core, to which the fault goes.
+        _log.log(logging.DEBUG if kind == "model" else logging.ERROR, "%s%s", text, f"\n{trace}" if trace else "")
         self._send(Fault(self._rank, self._step, kind, text, trace))
 
     def _send(self, message: WorkerToCore) -> None:

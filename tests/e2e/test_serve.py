@@ -53,6 +53,8 @@ def test_a_stop_string_ends_the_text_before_it(server: Server) -> None:
 
 def test_small_routes(server: Server) -> None:
     assert [model.id for model in server.client().models.list()] == ["tiny"]
+    assert server.client().models.retrieve("tiny").id == "tiny"
+    assert server.get("/v1/models/nobody").status_code == 404
     assert server.get("/health").status_code == 200
     assert server.get("/ready").status_code == 200
     assert server.get("/version").json()["version"] == __version__

@@ -41,14 +41,14 @@ def test_auto(name: str) -> None:
     ("name", "text", "part"),
     [
         ("max_num_seqs", "0", "--max-num-seqs 0: must be at least 1"),
-        ("max_num_seqs", "many", "--max-num-seqs many: must be a whole number"),
+        ("max_num_seqs", "many", "--max-num-seqs many: must be a count"),
         ("port", "70000", "--port 70000: must be at most 65535"),
         ("block_size", "24", "--block-size 24: must be a power of two"),
         ("dtype", "float16", "--dtype float16: is not offered; take bfloat16"),
         ("dtype", "int4", "--dtype int4: must be one of auto, bfloat16, float32"),
         ("replay_timeout", "soon", "--replay-timeout soon: must be a number of seconds"),
         ("log_level", "loud", "--log-level loud: must be one of debug"),
-        ("max_model_len", "-5", "--max-model-len -5: must be a whole number"),
+        ("max_model_len", "-5", "--max-model-len -5: must not be negative"),
     ],
 )
 def test_a_wrong_value_names_the_flag_and_what_is_allowed(name: str, text: str, part: str) -> None:

@@ -222,9 +222,11 @@ impl<T: Transport> Driver<T> {
     }
 
     fn engine_fault(&mut self, fault: &EngineFault) {
-        tracing::warn!("engine fault ({}): {}", fault.kind, fault.message);
         self.accepting = false;
-        if !fault.restarting {
+        if fault.restarting {
+            tracing::warn!("engine fault ({}): {}", fault.kind, fault.message);
+        } else {
+            tracing::debug!("the engine gives up ({}): {}", fault.kind, fault.message);
             self.status.set_alive(false);
             let error = GenerateError::Failed {
                 message: format!("the engine has failed: {}", fault.message),

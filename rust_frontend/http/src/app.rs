@@ -59,6 +59,7 @@ impl App {
             .route("/v1/chat/completions", post(generate::chat))
             .route("/v1/completions", post(generate::completion))
             .route("/v1/models", get(status::models))
+            .route("/v1/models/{*name}", get(status::model))
             .route("/health", get(status::health))
             .route("/ready", get(status::ready))
             .route("/version", get(status::version))

@@ -146,7 +146,7 @@ fn submit(
         priority: 0,
     };
     let steps = app.generate.submit(submission).map_err(of_generate)?;
-    let metrics = app.metrics.request(arrival);
+    let metrics = app.metrics.request(identity.id.clone(), arrival);
     Ok(Output::new(
         steps,
         text,

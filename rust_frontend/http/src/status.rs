@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use octavo_api::{ApiError, ModelList};
+use octavo_api::{ApiError, ModelCard, ModelList};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
@@ -20,6 +20,19 @@ pub(crate) async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList
         state.created,
         length,
     ))
+}
+
+/// Describes one served name, which may hold slashes.
+pub(crate) async fn model(
+    State(state): State<Arc<AppState>>,
+    Path(name): Path<String>,
+) -> Result<Json<ModelCard>, Refusal> {
+    let Json(list) = models(State(Arc::clone(&state))).await;
+    list.data
+        .into_iter()
+        .find(|card| card.id == name)
+        .map(Json)
+        .ok_or_else(|| Refusal(ApiError::model_not_found(&name, &state.app.model_names)))
 }
 
 /// Liveness: 200 while the engine is there or may still come back.

@@ -50,7 +50,9 @@ pub fn setup(process: &'static str, level: &str) -> Result<(), LogError> {
     let own = parse_level(level)?;
     let filter = Targets::new()
         .with_default(LevelFilter::WARN)
-        .with_target("octavo", own);
+        .with_target("octavo", own)
+        // It warns of socket files that are gone already.
+        .with_target("zeromq", LevelFilter::ERROR);
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(std::io::stderr)

@@ -108,10 +108,10 @@ impl Metrics {
         }
     }
 
-    /// Follows one request, which arrived at `arrival`. Dropped without an outcome it counts as "abort".
+    /// Follows one request, which arrived at `arrival`; `name` is for the log's line at its end. Dropped without an outcome it counts as "abort".
     #[must_use]
-    pub fn request(&self, arrival: Instant) -> RequestMetrics {
-        RequestMetrics::new(self.request.clone(), arrival)
+    pub fn request(&self, name: String, arrival: Instant) -> RequestMetrics {
+        RequestMetrics::new(self.request.clone(), name, arrival)
     }
 
     /// Counts one HTTP response. `handler` must be a route, not a path that the client chose.

@@ -32,26 +32,31 @@ impl Outcome {
 #[derive(Debug)]
 pub struct RequestMetrics {
     handles: RequestHandles,
+    name: String,
     arrival: Instant,
     last_token: Option<Instant>,
+    prompt: u64,
     generated: u64,
     outcome: Option<Outcome>,
 }
 
 impl RequestMetrics {
-    pub(crate) fn new(handles: RequestHandles, arrival: Instant) -> Self {
+    pub(crate) fn new(handles: RequestHandles, name: String, arrival: Instant) -> Self {
         handles.open.inc();
         Self {
             handles,
+            name,
             arrival,
             last_token: None,
+            prompt: 0,
             generated: 0,
             outcome: None,
         }
     }
 
     /// Records that the engine began to answer a prompt of so many tokens.
-    pub fn prompt(&self, tokens: u64) {
+    pub fn prompt(&mut self, tokens: u64) {
+        self.prompt = tokens;
         self.handles.prompt_tokens.inc_by(tokens);
         self.handles.request_prompt_tokens.observe(as_f64(tokens));
     }
@@ -96,6 +101,14 @@ impl RequestMetrics {
             finished_reason: outcome.label(),
         };
         self.handles.finished.get_or_create(&labels).inc();
+        tracing::info!(
+            "{}: {}, {} + {} tokens, {:.2} s",
+            self.name,
+            labels.finished_reason,
+            self.prompt,
+            self.generated,
+            self.arrival.elapsed().as_secs_f64()
+        );
         if matches!(outcome, Outcome::Stop | Outcome::Length) {
             self.handles
                 .e2e

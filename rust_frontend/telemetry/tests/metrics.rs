@@ -59,7 +59,7 @@ fn engine_figures_come_from_the_stats() {
 #[test]
 fn a_request_is_counted_once_by_its_outcome() {
     let metrics = Metrics::new("m");
-    let mut request = metrics.request(Instant::now());
+    let mut request = metrics.request("cmpl-1".to_owned(), Instant::now());
     assert_eq!(plain(&metrics.encode(None, true), "num_requests_open"), 1.0);
     request.prompt(7);
     request.cached(4);
@@ -67,7 +67,7 @@ fn a_request_is_counted_once_by_its_outcome() {
     request.tokens(3);
     request.finish(Outcome::Stop);
     drop(request);
-    drop(metrics.request(Instant::now()));
+    drop(metrics.request("cmpl-1".to_owned(), Instant::now()));
 
     let text = metrics.encode(None, true);
     let finished = |reason| {
