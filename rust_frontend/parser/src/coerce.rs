@@ -1,0 +1,85 @@
+//! Text of a value to JSON, by the types that the schema admits.
+
+use serde_json::Value;
+
+use crate::codec_python::literal;
+use crate::tools::Types;
+
+/// Return the text as a JSON string.
+pub(crate) fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+/// Append the inside of a JSON string for the text.
+pub(crate) fn escape(text: &str, out: &mut String) {
+    let quoted = quoted(text);
+    out.push_str(&quoted[1..quoted.len() - 1]);
+}
+
+/// Return JSON for the text of a value. What fits no type of the schema becomes a string: never an error.
+///
+/// `free` says that without a schema, text that is JSON is taken as JSON.
+pub(crate) fn coerce(text: &str, types: Types, free: bool) -> String {
+    let trimmed = text.trim();
+    if types.unknown() {
+        // The model's own spelling, in which numbers keep their digits.
+        if free && serde_json::from_str::<Value>(trimmed).is_ok() {
+            return trimmed.to_owned();
+        }
+        return quoted(text);
+    }
+    if types.has(Types::NULL) && matches!(trimmed, "null" | "None") {
+        return "null".to_owned();
+    }
+    scalar(trimmed, types)
+        .or_else(|| composite(trimmed, types))
+        .unwrap_or_else(|| quoted(text))
+}
+
+fn scalar(text: &str, types: Types) -> Option<String> {
+    if types.has(Types::BOOLEAN) {
+        for (name, json) in [("true", "true"), ("false", "false")] {
+            if text.eq_ignore_ascii_case(name) {
+                return Some(json.to_owned());
+            }
+        }
+    }
+    let number = types.has(Types::NUMBER);
+    if !number && !types.has(Types::INTEGER) {
+        return None;
+    }
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    match serde_json::from_str::<Value>(digits) {
+        // The model's own spelling: numbers keep all their digits.
+        Ok(Value::Number(_)) if number || !digits.contains(['.', 'e', 'E']) => {
+            Some(digits.to_owned())
+        }
+        Ok(Value::Number(value)) => whole(value.as_f64()?),
+        _ => None,
+    }
+}
+
+fn whole(value: f64) -> Option<String> {
+    // Up to 2^53 every whole number is exact.
+    (value.fract() == 0.0 && value.abs() < 9.0e15).then(|| format!("{value:.0}"))
+}
+
+fn composite(text: &str, types: Types) -> Option<String> {
+    let fits = |value: &Value| {
+        (value.is_object() && types.has(Types::OBJECT))
+            || (value.is_array() && types.has(Types::ARRAY))
+    };
+    if !types.has(Types::OBJECT) && !types.has(Types::ARRAY) {
+        return None;
+    }
+    if let Ok(value) = serde_json::from_str::<Value>(text)
+        && fits(&value)
+    {
+        return Some(text.to_owned());
+    }
+    let json = literal(text)?;
+    serde_json::from_str::<Value>(&json)
+        .ok()
+        .filter(fits)
+        .map(|_| json)
+}
