@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from bench.measure import Report, time_graph
-from bench.shapes import DECODES, QWEN3_8B, Shape
+from bench.shapes import DECODES, QWEN3_8B, Shape, longest_class
 from octavo.kernels.api import KvCache, SampleInputs
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.build import triton_kernels
@@ -54,7 +54,7 @@ class Step:
         positions = torch.full((rows,), length - 1, dtype=torch.int64, device="cuda")
         lengths = torch.full((rows,), length, dtype=torch.int32, device="cuda")
         each = torch.arange(rows, device="cuda")
-        step = DeviceStep(rows, 1, lengths, order, each, positions, BLOCK_TOKENS)
+        step = DeviceStep(rows, 1, lengths, order, each, positions, BLOCK_TOKENS, longest_class(length))
         attention = self.kernels.attention
         assert isinstance(attention, TritonAttention)
         self.prepared = attention.prepare_device(step, shape.kv_heads)

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.decode_step import decode_steps
 from bench.measure import Report, Timing, calibrate, time_graph
-from bench.shapes import DECODES, QWEN3_8B
+from bench.shapes import DECODES, QWEN3_8B, longest_class
 from octavo.kernels.api import KvCache, SampleInputs
 from octavo.kernels.triton import gemv
 from octavo.kernels.triton.activation import TritonActivation
@@ -62,6 +62,7 @@ def make_step(rows: list[tuple[int, int]], num_decodes: int) -> tuple[DeviceStep
         rows=torch.repeat_interleave(torch.arange(len(rows)), counts).cuda(),
         positions=torch.cat([torch.arange(start, start + count) for start, count in rows]).cuda(),
         block_tokens=BLOCK_TOKENS,
+        longest=longest_class(max((start + count for start, count in rows[:num_decodes]), default=0)),
         starts=tuple(start for start, _ in rows[num_decodes:]),
         counts=tuple(count for _, count in rows[num_decodes:]),
     )
@@ -93,16 +94,19 @@ def decode_case(rows: int, length: int) -> tuple[Callable[[DecodeShape], Timing]
 def decode_attention(report: Report) -> None:
     for name, rows, length in DECODES:
         timed, size = decode_case(rows, length)
-        report.add(f"decode_attention_{name}", "triton", timed(decode_shape(S.head_dim, False)), size)
+        report.add(
+            f"decode_attention_{name}",
+            "triton",
+            timed(decode_shape(S.head_dim, False, rows * S.kv_heads, longest_class(length))),
+            size,
+        )
         torch.cuda.empty_cache()
 
 
 def tune_decode(report: Report) -> None:
     """Try the cuts of a decode launch on a few batches."""
-    shapes = [DecodeShape(128, 2, 4, 3, resident, merge) for resident in (1, 3, 6) for merge in (2048, 4096, 8192)]
-    shapes += [DecodeShape(32, tiles, 2, 5, 8, merge) for tiles in (4, 8) for merge in (4096, 8192)]
-    shapes += [DecodeShape(64, 4, 2, 5, 4, merge) for merge in (4096, 8192)]
-    shapes += [DecodeShape(64, 4, 4, 4, 4), DecodeShape(64, 2, 8, 3, 3)]
+    shapes = [DecodeShape(128, 2, 4, 3, resident) for resident in (1, 2, 3, 6)]
+    shapes += [DecodeShape(64, 4, 2, 5, 4), DecodeShape(64, 4, 4, 4, 4), DecodeShape(32, 4, 2, 5, 8)]
     for name, rows, length in [DECODES[0], DECODES[1], DECODES[5], DECODES[6]]:
         timed, size = decode_case(rows, length)
         found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DECODES", "QWEN3_06B", "QWEN3_8B", "Shape"]
+__all__ = ["DECODES", "QWEN3_06B", "QWEN3_8B", "Shape", "longest_class"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,8 @@ DECODES = (
     ("64x4k", 64, 4096),
     ("128x2k", 128, 2048),
 )
+
+
+def longest_class(length: int) -> int:
+    """Return the bound on lengths that a decode graph is captured for: 1,024 tokens, or none (0)."""
+    return 1024 if length <= 1024 else 0

@@ -92,7 +92,7 @@ class TritonPrepared:
             return attend_fresh(q, *fresh, self._runs[0], scale).reshape(q.shape)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if step.num_decodes:
-            cut = decode_shape(q.shape[2], wide)
+            cut = decode_shape(q.shape[2], wide, step.num_decodes * self._heads, step.longest)
             attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
         if fresh:
             for run in self._runs:

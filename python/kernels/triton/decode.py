@@ -30,6 +30,8 @@ __all__ = ["DecodeShape", "Workspace", "attend_decodes", "decode_shape"]
 _MAX_PARTS, _MAX_SPLITS = 4096, 64
 #: What one more split must gain, as a share of the device.
 _SPLIT_COST = 0.002
+#: Keys up to which a row is short, and rows times heads up to which small programs win on rows that are not.
+_SHORT, _FEW_PAIRS = 1024, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +43,22 @@ class DecodeShape:
     num_warps: int
     num_stages: int
     resident: int  # programs that a multiprocessor holds at a time
-    merge: int = 4096  # values that are merged at a time
+    merge: int = 8192  # values that are merged at a time
 
-    def splits(self, rows: int, heads: int, processors: int) -> int:
-        """Return over how many programs each row and head is split; it depends on sizes alone.
+    def splits(self, rows: int, heads: int, processors: int, longest: int) -> int:
+        """Return over how many programs each row and head is split, from sizes alone: a graph keeps it.
 
-        All programs take about as long, so their number should fill the device a whole number of times.
+        All programs take about as long, so their number should fill the device a whole number of times; and programs
+        without keys are not free. `longest`: as in DeviceStep.
         """
         pairs, slots = rows * heads, processors * self.resident
+        most = min(_MAX_SPLITS, max(4, slots // pairs))
+        if longest:
+            most = min(most, -(-longest // (self.block_n * self.min_tiles)))
+            if longest <= _SHORT and pairs >= processors:
+                most = 1
         best, found = 1, 0.0
-        for splits in range(1, min(_MAX_SPLITS, max(4, slots // pairs)) + 1):
+        for splits in range(1, most + 1):
             waves = pairs * splits / slots
             filled = waves / math.ceil(waves) - _SPLIT_COST * splits
             if filled > found and (splits == 1 or pairs * splits <= _MAX_PARTS):
@@ -58,11 +66,18 @@ class DecodeShape:
         return best
 
 
-def decode_shape(dim: int, wide: bool) -> DecodeShape:
-    """Return the cut for a head size, as measured on an H200 (docs/gpu.md); `wide`: float32."""
+def decode_shape(dim: int, wide: bool, pairs: int, longest: int) -> DecodeShape:
+    """Return the cut for a head size and number of rows times heads, as measured on an H200 (docs/gpu.md).
+
+    `wide`: float32; `longest`: as in DeviceStep.
+    """
     if wide:
-        return DecodeShape(block_n=32 if dim <= 128 else 16, min_tiles=4, num_warps=8, num_stages=1, resident=3)
-    return DecodeShape(block_n=128 if dim <= 128 else 64, min_tiles=2, num_warps=4, num_stages=3, resident=3)
+        return DecodeShape(32 if dim <= 128 else 16, min_tiles=4, num_warps=8, num_stages=1, resident=3)
+    if dim > 128:
+        return DecodeShape(64, min_tiles=2, num_warps=4, num_stages=3, resident=3)
+    if pairs <= _FEW_PAIRS and not 0 < longest <= _SHORT:
+        return DecodeShape(32, min_tiles=4, num_warps=2, num_stages=5, resident=8)
+    return DecodeShape(128, min_tiles=2, num_warps=4, num_stages=3, resident=3)
 
 
 class Workspace:
@@ -241,7 +256,7 @@ def attend_decodes(
     heads, dim = cache.k.shape[1], q.shape[2]
     folded = q.shape[1] // heads * step.queries
     merge_m, block_d = power_of_two(folded), max(16, power_of_two(dim))
-    splits = shape.splits(step.num_decodes, heads, num_processors(q.device))
+    splits = shape.splits(step.num_decodes, heads, num_processors(q.device), step.longest)
     partial, stats = workspace.parts(merge_m * block_d)
     _decode_kernel[(step.num_decodes, heads, splits)](
         q,

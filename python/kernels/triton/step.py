@@ -30,6 +30,7 @@ class DeviceStep:
     rows: Tensor  # [T] int64, device: the row of each token
     positions: Tensor  # [T] int64, device: negative for the tokens of padding
     block_tokens: int
+    longest: int = 0  # no decode row has more tokens; 0: unknown
     starts: tuple[int, ...] = ()  # of the rows behind the decode rows
     counts: tuple[int, ...] = ()
 
@@ -46,6 +47,7 @@ def device_step(step: PagedStep) -> DeviceStep:
         rows=step.rows,
         positions=step.positions,
         block_tokens=step.block_tokens,
+        longest=max(step.starts[: step.num_decodes], default=-1) + 1,
         starts=tuple(step.starts[step.num_decodes :]),
         counts=tuple(step.counts[step.num_decodes :]),
     )

@@ -116,12 +116,15 @@ def test_padded_rows_of_a_device_step(queries, device) -> None:
 
 
 def test_splits_depend_on_sizes_alone() -> None:
-    shape = decode.decode_shape(128, wide=False)
-    found = {rows: shape.splits(rows, 8, 132) for rows in (1, 4, 8, 16, 32, 64, 128, 256, 1024)}
-    assert found[1] == 49  # 392 programs on 396 places
-    assert found[8] == 6
+    shape = decode.decode_shape(128, False, 64, 0)
+    found = {rows: shape.splits(rows, 8, 132, 0) for rows in (1, 4, 8, 16, 32, 64, 128, 256, 1024)}
+    assert found[1] == 64
     assert found[1024] == 1
     assert all(splits * rows * 8 <= 4096 or splits == 1 for rows, splits in found.items())
+    shape = decode.decode_shape(128, False, 256, 0)
+    assert shape.splits(32, 8, 132, 0) == 3  # 768 programs on 396 places: two waves, nearly full
+    assert shape.splits(32, 8, 132, 1024) == 1
+    assert shape.splits(1, 8, 132, 300) == 2
 
 
 @pytest.mark.parametrize("programs", [1, 4, 1000])

@@ -1,0 +1,104 @@
+"""Compile every kernel for compute capability 9.0 without a GPU: `python -m tests.kernels.triton.compile_all`.
+
+The interpreter lets pass what the compiler refuses. Wrappers run on CPU tensors; each launch becomes a compilation.
+Must be started with TRITON_INTERPRET=0. Prints the kernels that were compiled.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+import octavo.kernels.triton
+from octavo.kernels.api import KvCache, PagedStep, SampleInputs
+from octavo.kernels.triton.activation import TritonActivation
+from octavo.kernels.triton.attention import TritonAttention
+from octavo.kernels.triton.block_copy import BlockCopier
+from octavo.kernels.triton.embedding import TritonEmbedding
+from octavo.kernels.triton.linear import TritonLinear
+from octavo.kernels.triton.norm import TritonNorm
+from octavo.kernels.triton.rotary import QkNorm
+from octavo.kernels.triton.sample import TritonSample
+from octavo.kernels.triton.state import TritonState
+
+BF16, INT = torch.bfloat16, torch.int32
+
+
+class Hopper:
+    """Stands in for a driver with a device."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device=None) -> int:
+        return 0
+
+
+def only_compile() -> set[str]:
+    """Make launches compile with dependent launch on; return the set to which kernels' names are added."""
+    names: set[str] = set()
+    launch = JITFunction.run
+
+    def compile_only(self, *args, grid, warmup, **options):
+        names.add(self.fn.__name__)
+        return launch(self, *args, grid=grid, warmup=True, **options)
+
+    JITFunction.run = compile_only
+    driver.set_active(Hopper())
+    for module in pkgutil.iter_modules(octavo.kernels.triton.__path__):
+        loaded = importlib.import_module(f"octavo.kernels.triton.{module.name}")
+        if hasattr(loaded, "launch_options"):
+            loaded.launch_options = lambda like: {"DEPENDENT": True, "launch_pdl": True}
+    return names
+
+
+def attention() -> None:
+    heads, dim, rows, new = 2, 64, 2, 70
+    step = PagedStep(
+        starts=[3000] * rows + [900],
+        counts=[1] * rows + [new],
+        num_decodes=rows,
+        block_tokens=16,
+        tables=torch.zeros(rows + 1, 200, dtype=INT),
+        rows=torch.zeros(rows + new, dtype=torch.int64),
+        positions=torch.zeros(rows + new, dtype=torch.int64),
+    )
+    cache = KvCache(*(torch.zeros(4, heads, 16, dim, dtype=BF16) for _ in range(2)))
+    q, k, v = torch.zeros(rows + new, 4 * heads, dim, dtype=BF16).split([4, 2, 2], dim=1)
+    rope = torch.zeros(rows + new, dim, dtype=BF16)
+    prepared = TritonAttention().prepare(step, heads)
+    prepared.rotate_and_write(q, k, v, rope, rope, cache, norm=QkNorm(rope[0], rope[0], 1e-6))
+    prepared.attend(q, cache, 0.1, window=128)
+    prepared.attend(q, cache, 0.1, softcap=30.0, sinks=torch.zeros(4))
+
+
+def others() -> None:
+    x, weight = torch.zeros(2, 1024, dtype=BF16), torch.zeros(1024, dtype=BF16)
+    TritonNorm().rms_norm(x, weight, 1e-6)
+    TritonNorm().add_rms_norm(x, x.clone(), weight, 1e-6)
+    TritonActivation().silu_mul(x)
+    TritonLinear().apply(x, torch.zeros(64, 1024, dtype=BF16), weight[:64])
+    ids, many = torch.zeros(2, dtype=INT), torch.zeros(2, dtype=torch.int64)
+    TritonEmbedding().lookup(ids, x, 0)
+    TritonSample().sample(x, SampleInputs(many.float(), many, many.float(), many, many, False, True, True))
+    table = torch.zeros(2, 64, dtype=INT)
+    TritonState().scatter(table, many, many, ids)
+    TritonState().gather_ids(table, many, many)
+    TritonState().gather_decodes(table, ids, table, many, ids, many, ids, table, 16)
+    TritonState().append(table, ids, many, many)
+    BlockCopier([KvCache(torch.zeros(4, 2, 16, 64), torch.zeros(4, 2, 16, 64))]).copy(table[:, :2])
+
+
+if __name__ == "__main__":
+    compiled = only_compile()
+    attention()
+    others()
+    print(*sorted(compiled), sep="\n")
