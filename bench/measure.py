@@ -121,7 +121,7 @@ class Report:
                 "commit": _commit(),
             },
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "command": " ".join(["python", "-m", "bench.kernels", *sys.argv[1:]]),
+            "command": " ".join(["python -m bench.kernels", *sys.argv[1:]]).replace(str(path), "FILE"),
         }
         path.write_text(json.dumps([record | common for record in self.records], indent=1) + "\n", encoding="utf-8")
 

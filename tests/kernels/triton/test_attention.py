@@ -36,7 +36,7 @@ def check(rows, shape, dtype, device, **options) -> None:
 def host_step(starts, counts, num_decodes) -> DeviceStep:
     """Return a step of which only the sizes matter."""
     none = torch.zeros(0)
-    return DeviceStep(num_decodes, 1, none, none, none, none, 16, tuple(starts), tuple(counts))
+    return DeviceStep(num_decodes, 1, none, none, none, none, 16, starts=tuple(starts), counts=tuple(counts))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
