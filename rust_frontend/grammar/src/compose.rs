@@ -170,7 +170,11 @@ impl Grammar {
         Self {
             content: 0,
             reasoning: making.index.get("reasoning").copied().filter(|_| !off),
-            start: if off || (alone && making.nodes[start].state.kind == Kind::Reasoning) { 0 } else { start },
+            start: if off || (alone && making.nodes[start].state.kind == Kind::Reasoning) {
+                0
+            } else {
+                start
+            },
             after_call: rules.map_or(AfterCall::Content, |format| format.after_call),
             unknown_tool: rules.map_or(UnknownTool::Pass, |format| format.unknown_tool),
             choice_none: rules.map_or(ChoiceNone::Text, |format| format.choice_none),
@@ -271,6 +275,13 @@ fn link(making: &mut Making, format: &Format, parse: bool, off: bool) {
             {
                 continue;
             }
+            if !parse
+                && state.kind == Kind::Content
+                && target == Target::Node(0)
+                && closes_calls(format, marker)
+            {
+                continue;
+            }
             if !parse && leads(Kind::is_call) {
                 if state.kind != Kind::Reasoning {
                     continue;
@@ -310,6 +321,18 @@ fn link(making: &mut Making, format: &Format, parse: bool, off: bool) {
         node.routes = routes;
         node.followers = followers;
     }
+}
+
+/// Whether only calls use the marker: where calls are text, so is it.
+fn closes_calls(format: &Format, marker: &str) -> bool {
+    let users = || {
+        format
+            .states
+            .values()
+            .filter(|state| state.on.contains_key(marker))
+    };
+    users().any(|state| state.kind.is_call())
+        && users().all(|state| state.kind.is_call() || state.kind == Kind::Content)
 }
 
 /// A call that begins inside of thoughts ends them.

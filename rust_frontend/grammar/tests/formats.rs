@@ -4,7 +4,9 @@ use octavo_grammar::{Format, Registry};
 
 #[test]
 fn all_builtin_formats_are_valid() {
-    let registry = Registry::builtin().map_err(|error| error.to_string()).unwrap();
+    let registry = Registry::builtin()
+        .map_err(|error| error.to_string())
+        .unwrap();
     assert!(registry.formats().len() > 30);
     for format in registry.formats() {
         assert!(format.doc.len() > 20, "{}", format.name);
@@ -14,7 +16,10 @@ fn all_builtin_formats_are_valid() {
 #[test]
 fn names_are_given_once() {
     let registry = Registry::builtin().unwrap();
-    for pick in [|format: &Format| format.tool.clone(), |format: &Format| format.reasoning.clone()] {
+    for pick in [
+        |format: &Format| format.tool.clone(),
+        |format: &Format| format.reasoning.clone(),
+    ] {
         let mut names: Vec<String> = registry.formats().iter().flat_map(pick).collect();
         let count = names.len();
         names.sort();
@@ -28,26 +33,58 @@ const GOOD: &str = "name = \"x\"\ntool = [\"x\"]\ndoc = \"A format.\"\nstart = \
 
 #[test]
 fn a_good_format_is_read() {
-    assert_eq!(Format::parse("x.toml", GOOD).map(|format| format.name), Ok("x".to_owned()));
+    assert_eq!(
+        Format::parse("x.toml", GOOD).map(|format| format.name),
+        Ok("x".to_owned())
+    );
 }
 
 fn error(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
-    Format::parse("x.toml", &GOOD.replace(from, to)).map_err(|error| error.to_string()).unwrap_err()
+    Format::parse("x.toml", &GOOD.replace(from, to))
+        .map_err(|error| error.to_string())
+        .unwrap_err()
 }
 
 #[test]
 fn errors_name_file_line_and_key() {
     for (from, to, expected) in [
-        ("= \"call\"", "= \"cal\"", "x.toml:11: states.content.on.open: there is no state `cal`"),
-        ("\"<t>\"", "\"\"", "x.toml:7: markers.open: a marker is a text of at least one character"),
-        ("start = \"content\"", "start = \"nowhere\"", "x.toml:4: start: there is no state `nowhere`"),
-        ("{ open", "{ close", "x.toml:7: markers.open: no state uses this marker"),
-        ("codec = \"verbatim\"\n", "", "x.toml:14: states.call.kind: say by `codec` how the arguments are written"),
-        ("tool = [\"x\"]\n", "", "x.toml:1: name: give at least one name in `tool` or `reasoning`"),
+        (
+            "= \"call\"",
+            "= \"cal\"",
+            "x.toml:11: states.content.on.open: there is no state `cal`",
+        ),
+        (
+            "\"<t>\"",
+            "\"\"",
+            "x.toml:7: markers.open: a marker is a text of at least one character",
+        ),
+        (
+            "start = \"content\"",
+            "start = \"nowhere\"",
+            "x.toml:4: start: there is no state `nowhere`",
+        ),
+        (
+            "{ open",
+            "{ close",
+            "x.toml:7: markers.open: no state uses this marker",
+        ),
+        (
+            "codec = \"verbatim\"\n",
+            "",
+            "x.toml:14: states.call.kind: say by `codec` how the arguments are written",
+        ),
+        (
+            "tool = [\"x\"]\n",
+            "",
+            "x.toml:1: name: give at least one name in `tool` or `reasoning`",
+        ),
     ] {
         assert_eq!(error(from, to), expected);
     }
     assert!(error("verbatim", "jsn").starts_with("x.toml:15: file: unknown variant `jsn`"));
-    assert!(error("kind = \"args\"", "kin = \"args\"").starts_with("x.toml:14: file: unknown field `kin`"));
+    assert!(
+        error("kind = \"args\"", "kin = \"args\"")
+            .starts_with("x.toml:14: file: unknown field `kin`")
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_grammar::{AfterCall, Kind, Node, Target};
+use octavo_grammar::{AfterCall, Kind, NamePattern, Node, Target};
 
 use crate::codec::Codec;
 use crate::event::{Finish, Malformed};
@@ -98,6 +98,7 @@ impl Parser {
                     fields.end(&mut self.sink, node.state.trim);
                 }
             }
+            Kind::Header => self.end_head(node),
             Kind::Args => {
                 if let Some(codec) = &mut self.codec {
                     codec.finish(&mut self.sink, Finish::Stop);
@@ -212,12 +213,40 @@ impl Parser {
         self.enter(to);
     }
 
+    /// A message head ends without a body: what stands behind its channel is the body after all.
+    fn end_head(&mut self, node: &Node) {
+        let route = head::route(node, &self.text);
+        let to = route.index.and_then(|index| node.routes.get(index));
+        let thought =
+            matches!(to, Some(Target::Node(to)) if Some(*to) == self.machine.grammar.reasoning);
+        if route.body.is_empty() {
+            if route.is_head
+                || !node
+                    .state
+                    .openers
+                    .iter()
+                    .any(|opener| opener == self.text.trim())
+            {
+                self.sink.malformed(Malformed::Header, &self.text);
+            }
+        } else if thought {
+            self.sink.reasoning(&route.body, octavo_grammar::Trim::None);
+            self.sink.end_reasoning();
+        } else {
+            self.sink.content(&route.body);
+        }
+    }
+
     /// The text has ended: nothing more comes.
     pub(crate) fn end(&mut self, finish: Finish) {
         let machine = Arc::clone(&self.machine);
         let node = &machine.grammar.nodes[self.node];
         let whole = finish == Finish::Stop;
         match node.state.kind {
+            // What the model itself ended was meant; what a limit cut was on its way to be a call.
+            Kind::Name if whole && node.state.pattern == NamePattern::Any => {
+                self.sink.content(self.text.trim())
+            }
             Kind::Name => self.sink.malformed(Malformed::Cut, &self.text),
             Kind::Args => self.end_args(node, finish),
             Kind::Params | Kind::Key | Kind::Value => {
@@ -229,13 +258,7 @@ impl Parser {
                 }
                 self.sink.close_cut(whole);
             }
-            Kind::Header => {
-                if head::route(node, &self.text).is_head || self.text.contains('<') {
-                    self.sink.malformed(Malformed::Header, &self.text);
-                } else if node.state.openers.is_empty() || !self.text.trim().is_empty() {
-                    self.sink.content(&self.text);
-                }
-            }
+            Kind::Header => self.end_head(node),
             _ => {}
         }
         self.sink.finish();
@@ -248,6 +271,8 @@ impl Parser {
                 codec.finish(&mut self.sink, finish);
             } else if node.state.bare {
                 self.sink.content(&self.raw);
+            } else if finish == Finish::Stop {
+                self.sink.content(self.inner.trim());
             } else {
                 self.sink.malformed(Malformed::Cut, &self.inner);
             }

@@ -31,7 +31,7 @@ pub(crate) struct Fields {
     rules: Arguments,
     parameters: Option<Parameters>,
     opened: bool,
-    count: usize,
+    seen: Vec<String>,
     key: Option<String>,
     is_text: Option<bool>,
     value: Option<Value>,
@@ -43,7 +43,7 @@ impl Fields {
             rules,
             parameters,
             opened: false,
-            count: 0,
+            seen: Vec::new(),
             key: None,
             is_text: None,
             value: None,
@@ -61,7 +61,7 @@ impl Fields {
         self.key.is_some() && self.value.is_none()
     }
 
-    /// The value begins. Without a key that can be one, it is not shown.
+    /// The value begins. Without a key that can be one, it is not shown; nor is the second of a name.
     pub(crate) fn begin(&mut self, sink: &mut Sink) {
         let mut value = Value {
             types: Types::default(),
@@ -72,7 +72,11 @@ impl Fields {
             held: String::new(),
             begun: false,
         };
-        let Some(key) = self.key.clone().filter(|key| plain(key)) else {
+        let Some(key) = self
+            .key
+            .clone()
+            .filter(|key| plain(key) && !self.seen.contains(key))
+        else {
             value.dropped = true;
             self.value = Some(value);
             return;
@@ -87,7 +91,7 @@ impl Fields {
         }
         let named = self.parameters.as_ref().is_some_and(Parameters::any);
         value.whole =
-            named && known.is_none() && self.count == 0 && self.rules.unwrap.contains(&key);
+            named && known.is_none() && self.seen.is_empty() && self.rules.unwrap.contains(&key);
         value.dropped = named && known.is_none() && !value.whole && self.rules.drop_unknown;
         if named && known.is_none() && self.is_text.is_none() {
             value.free = true;
@@ -104,7 +108,7 @@ impl Fields {
     fn write_key(&mut self, sink: &mut Sink, key: &str) {
         sink.args(if self.opened { ", " } else { "{" });
         self.opened = true;
-        self.count += 1;
+        self.seen.push(key.to_owned());
         sink.args(&quoted(key));
         sink.args(": ");
     }

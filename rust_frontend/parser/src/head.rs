@@ -129,6 +129,8 @@ pub(crate) struct Route {
     pub(crate) name: Option<String>,
     /// Whether the text is a head at all.
     pub(crate) is_head: bool,
+    /// Text behind the channel's name, where the head names a channel and no recipient.
+    pub(crate) body: String,
 }
 
 /// Read a message head: who it is for, and in which channel.
@@ -138,7 +140,8 @@ pub(crate) fn route(node: &Node, text: &str) -> Route {
     let named = (!channel.is_empty())
         .then(|| text.rfind(channel.as_str()))
         .flatten();
-    let channel = named.map(|at| word(text[at + channel.len()..].trim_start()));
+    let behind = named.map(|at| text[at + channel.len()..].trim_start());
+    let channel = behind.map(word);
     let mut found = Route {
         is_head: recipient.is_some() || channel.is_some(),
         ..Route::default()

@@ -7,7 +7,6 @@ use octavo_grammar::{Codec as Named, Grammar, Kind, Node, Target, TextRule};
 use crate::codec::{Codec, Step};
 use crate::event::{Event, Finish, Malformed};
 use crate::fields::Fields;
-use crate::head;
 use crate::lexer::{Buffer, Hit, Markers};
 use crate::sink::{Sink, Verdict};
 use crate::tools::Tools;
@@ -27,6 +26,20 @@ impl Machine {
     pub fn new(grammar: Grammar) -> Arc<Self> {
         let markers = grammar.nodes.iter().map(Markers::new).collect();
         Arc::new(Self { grammar, markers })
+    }
+
+    /// Whether a marker of the grammar holds this text.
+    fn mentions(&self, text: &str) -> bool {
+        self.grammar.nodes.iter().any(|node| {
+            node.edges.iter().any(|edge| edge.text.contains(text))
+                || node.state.quote.contains(text)
+                || node.state.channel.contains(text)
+                || node
+                    .state
+                    .openers
+                    .iter()
+                    .any(|opener| opener.contains(text))
+        })
     }
 
     /// Return the grammar.
@@ -149,9 +162,12 @@ impl Parser {
         self.buffer.push(text);
     }
 
-    /// Take a special token by its text.
+    /// Take a special token by its text. One that no marker of the format holds is left out at once, so that it
+    /// cannot stand between the parts of a marker.
     pub fn push_special(&mut self, text: &str) {
-        self.buffer.push_special(text);
+        if !self.skip_special || self.machine.mentions(text) {
+            self.buffer.push_special(text);
+        }
     }
 
     /// Say that a token ends here, for the count of tokens in thoughts.
@@ -330,7 +346,9 @@ impl Parser {
                     self.cross(node, edge);
                     return true;
                 }
-                Some(Hit::Special { len, .. }) if self.skip_special => {
+                Some(Hit::Special { len, .. })
+                    if self.skip_special && !node.state.quote.starts_with(c) =>
+                {
                     self.buffer.advance(len);
                     continue;
                 }

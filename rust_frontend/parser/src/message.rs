@@ -27,7 +27,7 @@ pub struct Message {
     /// Tokens of the thoughts.
     pub reasoning_tokens: u32,
     /// Text that broke the format.
-    pub malformed: Vec<String>,
+    pub malformed: String,
     /// How it ended.
     pub finish: Option<Finish>,
 }
@@ -56,7 +56,7 @@ impl Message {
                     call.closed = true;
                 }
             }
-            Event::Malformed { raw, .. } => self.malformed.push(raw.clone()),
+            Event::Malformed { raw, .. } => self.malformed.push_str(raw),
             Event::End { finish } => self.finish = Some(*finish),
         }
     }

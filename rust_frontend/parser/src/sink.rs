@@ -45,6 +45,8 @@ pub(crate) struct Sink {
     thinking: bool,
     /// Tokens of thoughts that no event has told yet.
     tokens: u32,
+    /// What broke the format last, and white space behind it.
+    broken: Option<(Malformed, String)>,
     /// Nothing more is shown: the one allowed call is complete.
     cut: bool,
 }
@@ -66,6 +68,7 @@ impl Sink {
             thought_space: String::new(),
             thinking: false,
             tokens: 0,
+            broken: None,
             cut: false,
         }
     }
@@ -107,6 +110,7 @@ impl Sink {
         if new.is_empty() {
             return;
         }
+        self.broken = None;
         if let Some(Event::ContentDelta { text }) = self.events.last_mut() {
             text.push_str(new);
         } else {
@@ -169,31 +173,40 @@ impl Sink {
         self.push_reasoning("");
     }
 
-    /// Tell tokens that have no text of their own yet.
-    pub(crate) fn flush_tokens(&mut self) {
-        self.push_reasoning("");
-    }
-
     /// Text that broke the format.
     pub(crate) fn malformed(&mut self, kind: Malformed, text: &str) {
-        if text.trim().is_empty() || self.cut {
+        if self.cut {
             return;
         }
-        if let Some(Event::Malformed { kind: last, raw }) = self.events.last_mut()
+        // White space counts only between other characters, however the text was cut.
+        let (mut raw, rest) = match self.broken.take() {
+            Some((last, space)) if last == kind => (space, text),
+            _ => (String::new(), text.trim_start()),
+        };
+        let end = rest.trim_end().len();
+        if end == 0 {
+            raw.push_str(rest);
+            self.broken = (!raw.is_empty()).then_some((kind, raw));
+            return;
+        }
+        raw.push_str(&rest[..end]);
+        self.broken = Some((kind, rest[end..].to_owned()));
+        if let Some(Event::Malformed {
+            kind: last,
+            raw: before,
+        }) = self.events.last_mut()
             && *last == kind
         {
-            raw.push_str(text);
+            before.push_str(&raw);
             return;
         }
-        self.events.push(Event::Malformed {
-            kind,
-            raw: text.to_owned(),
-        });
+        self.events.push(Event::Malformed { kind, raw });
     }
 
     /// A call's name is known.
     pub(crate) fn open(&mut self, name: &str, id: Option<&str>) -> Verdict {
         self.close();
+        self.broken = None;
         if self.drop_calls || self.cut {
             self.flush_space();
             self.current = Current::Hidden;

@@ -1,0 +1,105 @@
+//! What the tests share: the recorded material beside the project, and formats by name.
+#![allow(dead_code, unreachable_pub)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use octavo_grammar::{Calls, ChoiceNone, Format, Grammar, Registry};
+use octavo_parser::{Machine, Message, ToolCall};
+use serde_json::Value;
+
+/// The folder of recorded material; none where this checkout has none.
+pub fn shared() -> Option<PathBuf> {
+    let folder = std::env::var_os("OCTAVO_SHARED").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    );
+    folder.is_dir().then_some(folder)
+}
+
+/// The shipped formats.
+pub fn registry() -> Registry {
+    Registry::builtin().unwrap()
+}
+
+/// What a request chooses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Choice<'a> {
+    pub tool: Option<&'a str>,
+    pub reasoning: Option<&'a str>,
+    pub none: bool,
+    pub off: bool,
+}
+
+/// Make the machine of a request.
+pub fn machine(registry: &Registry, choice: Choice<'_>) -> Arc<Machine> {
+    let tool = choice.tool.map(|name| {
+        registry
+            .tool(name)
+            .unwrap_or_else(|| panic!("no tool format {name}"))
+    });
+    let reasoning = choice.reasoning.map(|name| {
+        registry
+            .reasoning(name)
+            .unwrap_or_else(|| panic!("no reasoning format {name}"))
+    });
+    let calls = match tool {
+        None => Calls::Text,
+        Some(_) if !choice.none => Calls::Parse,
+        Some(Format {
+            choice_none: ChoiceNone::Drop,
+            ..
+        }) => Calls::Drop,
+        Some(_) => Calls::Text,
+    };
+    Machine::new(Grammar::compose(tool, reasoning, calls, !choice.off))
+}
+
+/// Whether two texts are equal as JSON, or as texts where one is not JSON.
+pub fn same_json(a: &str, b: &str) -> bool {
+    match (
+        serde_json::from_str::<Value>(a),
+        serde_json::from_str::<Value>(b),
+    ) {
+        (Ok(a), Ok(b)) => same_value(&a, &b),
+        _ => a == b,
+    }
+}
+
+/// Whether two values are equal, numbers by value.
+pub fn same_value(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| same_value(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+/// Whether the calls are those expected: names, and arguments as JSON.
+pub fn same_calls(calls: &[ToolCall], expected: &[(String, String)]) -> bool {
+    calls.len() == expected.len()
+        && calls
+            .iter()
+            .zip(expected)
+            .all(|(call, (name, args))| call.name == *name && same_json(&call.arguments, args))
+}
+
+/// A message in one line, for failures.
+pub fn show(message: &Message) -> String {
+    let calls: Vec<String> = message
+        .calls
+        .iter()
+        .map(|call| format!("{}({})", call.name, call.arguments))
+        .collect();
+    format!(
+        "content={:?} reasoning={:?} calls={calls:?}",
+        message.content, message.reasoning
+    )
+}
