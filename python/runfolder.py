@@ -9,10 +9,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from octavo.errors import ConfigError
+
 __all__ = ["run_folder"]
 
 _PREFIX = "octavo-"
 _PID_FILE = "pid"
+_ADVICE = "set XDG_RUNTIME_DIR to a short path of a folder that you may write to, such as /tmp"
+#: Of a path to a Unix socket, in bytes, on Linux.
+_MAX_SOCKET_PATH = 107
+_LONGEST_NAME = len("/worker-1023-0123abcd-out.sock")
 
 
 @contextlib.contextmanager
@@ -21,9 +27,16 @@ def run_folder() -> Iterator[Path]:
 
     It lies in $XDG_RUNTIME_DIR or the temp folder. Folders of servers that were killed are removed on the way.
     """
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    named = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(named or tempfile.gettempdir())
     _sweep(base)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base.absolute()))
+    except OSError as error:
+        raise ConfigError(f"cannot make a folder in {base} ({error.strerror}); {_ADVICE}") from None
+    if len(os.fsencode(folder)) + _LONGEST_NAME > _MAX_SOCKET_PATH:
+        folder.rmdir()
+        raise ConfigError(f"the path {base} is too long for sockets, by the system's limit; {_ADVICE}")
     try:
         (folder / _PID_FILE).write_text(str(os.getpid()))
         yield folder

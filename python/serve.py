@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -26,7 +27,7 @@ from octavo.actors.link import StdoutLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
 from octavo.config import EngineConfig, FrontendConfig, ServeConfig
-from octavo.errors import ConfigError, OctavoError, ProtocolError
+from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.memory import available_bytes
 from octavo.modelfiles import ModelFiles, export_tokenizer, resolve
 from octavo.runfolder import run_folder
@@ -37,8 +38,9 @@ _log = logging.getLogger("octavo.serve")
 
 _DEFAULT_KV_BYTES = 4 << 30
 _RESTART_WINDOW_S = 600.0
-#: A child that leaves with this exit code has said why, and would leave again.
+#: A part that leaves with one of these has said why, and would leave again: settings or files; restarts used up.
 _EXIT_FINAL = 2
+_EXIT_EXHAUSTED = 3
 
 
 def serve(config: ServeConfig) -> int:
@@ -46,6 +48,7 @@ def serve(config: ServeConfig) -> int:
 
     Raises ConfigError, ModelError before anything has started; ChildrenFailed when a part failed too often.
     """
+    _open_standard_files()
     log.setup("serve", config.log_level)
     began = time.monotonic()
     frontend = _frontend_program()
@@ -58,6 +61,13 @@ def serve(config: ServeConfig) -> int:
         _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, _url(listener))
         server = _Server(config, frontend, listener, folder, began)
         return anyio.run(server.run)
+
+
+def _open_standard_files() -> None:
+    """Let 0, 1 and 2 be open, if only for nothing, so that no socket gets their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(number)
 
 
 def _frontend_program() -> str:
@@ -229,10 +239,11 @@ class _Server:
             url = _url(self.listener)
             seconds = time.monotonic() - self.began
             _log.info("%s is served at %s after %.1f s", self.config.names[0], url, seconds)
-            print(f"octavo is ready at {url}", flush=True)
+            with contextlib.suppress(OSError):  # nobody reads it
+                print(f"octavo is ready at {url}", flush=True)
 
     def _on_exit(self, exit: ChildExit) -> Verdict | None:
-        if isinstance(exit.error, ProcessDied) and exit.error.returncode == _EXIT_FINAL:
+        if isinstance(exit.error, ProcessDied) and exit.error.returncode in (_EXIT_FINAL, _EXIT_EXHAUSTED):
             return Verdict.GIVE_UP
         return None
 
@@ -240,8 +251,11 @@ class _Server:
 def _reason(failure: ChildrenFailed) -> OctavoError:
     """Return what to tell the user: the last thing that a part said about why it cannot go on."""
     for cause in reversed(failure.causes):
-        if isinstance(cause, ProcessDied) and cause.returncode == _EXIT_FINAL and cause.stderr:
-            return ConfigError(_last_record(cause.stderr))
+        if isinstance(cause, ProcessDied) and cause.stderr:
+            if cause.returncode == _EXIT_FINAL:
+                return ConfigError(_last_record(cause.stderr))
+            if cause.returncode == _EXIT_EXHAUSTED:
+                return EngineError(_last_record(cause.stderr))
     return failure
 
 

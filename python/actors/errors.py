@@ -99,11 +99,15 @@ class ProcessHung(ActorError):
 
 
 class ChildrenFailed(SupervisionError):
-    """A supervisor gave up. `causes` are the errors of the exits that it counted, the last one last."""
+    """A supervisor gave up. `causes` are the errors of the exits that it counted, the last one last.
 
-    def __init__(self, message: str, causes: Sequence[BaseException]) -> None:
+    `exhausted`: because there were more restarts than its limit allows.
+    """
+
+    def __init__(self, message: str, causes: Sequence[BaseException], *, exhausted: bool = False) -> None:
         super().__init__(message)
         self.causes = tuple(causes)
+        self.exhausted = exhausted
 
 
 def _ending(returncode: int) -> str:

@@ -218,6 +218,7 @@ class Supervisor:
                 f"{self.name}: {count} failures in {limit.window_s:g} s, of which {limit.max_restarts} are allowed; "
                 f"the last: {_why(exit)}",
                 _causes(exit for _, exit in self._counted),
+                exhausted=True,
             ) from exit.error
         return min(limit.backoff_s * 2.0 ** min(count - 1, 60), limit.backoff_max_s)
 

@@ -18,8 +18,8 @@ from octavo.actors.errors import ChildrenFailed
 from octavo.config import EngineConfig
 from octavo.engine_core.engine import EngineCore
 from octavo.engine_core.frontend_link import FrontendLink
-from octavo.engine_core.worker_group import WorkerGroup
-from octavo.errors import ConfigError, ModelError, OctavoError, ProtocolError
+from octavo.engine_core.worker_group import FINAL, WorkerGroup
+from octavo.errors import OctavoError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +30,15 @@ _log = logging.getLogger(__name__)
 
 #: The reason was said, and starting again would not help.
 _EXIT_FINAL = 2
-_FINAL = (ModelError, ConfigError, ProtocolError)
+#: The workers failed more often than is allowed.
+_EXIT_EXHAUSTED = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run an engine core until it is told to leave; return the exit code: 2 for what a restart would not cure."""
+    """Run an engine core until it is told to leave; return the exit code.
+
+    0 done; 1 failed, another start may help; 2 another start would not help; 3 the workers used up their restarts.
+    """
     parser = argparse.ArgumentParser(prog="python -m octavo.engine_core", description="The engine core of octavo.")
     parser.add_argument("--config", type=Path, required=True, help="engine.json, which `octavo serve` writes")
     parser.add_argument("--body", help="module:Class of another worker body, for tests")
@@ -50,7 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not isinstance(error, OctavoError):
             raise
         _log.error("%s", error.message)
-        return _EXIT_FINAL if isinstance(error, _FINAL) else 1
+        if isinstance(error, ChildrenFailed) and error.exhausted:
+            return _EXIT_EXHAUSTED
+        return _EXIT_FINAL if isinstance(error, FINAL) else 1
     return 0
 
 
@@ -83,7 +89,7 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
             await link.drain("the workers failed" if failure else "shutdown")
             tasks.cancel_scope.cancel()
     if failure is not None:
-        raise next((cause for cause in failure.causes if isinstance(cause, _FINAL)), failure)
+        raise next((cause for cause in failure.causes if isinstance(cause, FINAL)), failure)
 
 
 async def _stop_on_signal(group: WorkerGroup) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import sys
 from dataclasses import dataclass
@@ -43,9 +44,12 @@ if TYPE_CHECKING:
     from octavo.config import EngineConfig
     from octavo.wire.worker import StepPlan
 
-__all__ = ["GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
+__all__ = ["FINAL", "GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
 
 _log = logging.getLogger("octavo.engine_core")
+
+#: Errors that another start would not cure.
+FINAL = (ModelError, ConfigError, ProtocolError)
 
 #: From the spawn of a worker to its hello: imports may be slow when many start on few cores.
 _HELLO_TIMEOUT_S = 120.0
@@ -106,7 +110,9 @@ class WorkerGroup:
         self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
         self._life = 0  # of the group; higher after each failure
-        self._was_ready = False
+        self._meeting = secrets.token_hex(
+            8
+        )  # where this life's ranks find each other, alone
         self._last_down = ("worker_died", "the workers ended")
         self._ranks: dict[int, ProcessActor[WorkerToCore]] = {}
         self._ready: dict[int, Ready] = {}
@@ -133,14 +139,16 @@ class WorkerGroup:
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Look after the ranks. Reports started when all said hello; GroupReady follows when they can work.
 
-        Returns after `stop`. Raises ChildrenFailed, whose causes say why: ModelError and ConfigError are final, as is
-        any failure before the group was ready for the first time; others exceeded the restart limit.
+        Returns after `stop`. Raises ChildrenFailed, whose causes say why: one of FINAL, which another start would not
+        cure; or the restart limit was exceeded; or a rank ended before its first hello, so that another engine core may
+        have more luck.
         """
         try:
             await self._supervisor.run(task_status=task_status)
         except ChildrenFailed as error:
-            self._on_event(GroupDown(*self._last_down, restarting=False))
-            raise error
+            final = error.exhausted or any(isinstance(cause, FINAL) for cause in error.causes)
+            self._on_event(GroupDown(*self._last_down, restarting=not final))
+            raise
 
     def stop(self) -> None:
         """Ask the ranks to finish the current step and leave."""
@@ -204,7 +212,7 @@ class WorkerGroup:
         return Init(
             rank=rank,
             world_size=ranks,
-            rendezvous=f"file://{config.run_dir}/rendezvous-{self._life}" if ranks > 1 else "",
+            rendezvous=f"file://{config.run_dir}/rendezvous-{self._meeting}" if ranks > 1 else "",
             model=config.model,
             dtype=config.dtype,
             device=config.device if config.device == "cpu" else f"{config.device}:{rank}",
@@ -229,7 +237,6 @@ class WorkerGroup:
             case KvReady():
                 self._kv_ready.add(rank)
                 if len(self._kv_ready) == self._config.tensor_parallel_size:
-                    self._was_ready = True
                     self._on_event(GroupReady())
             case Fault():
                 raise _fault_error(message)
@@ -239,9 +246,10 @@ class WorkerGroup:
     def _exited(self, exit: ChildExit) -> Verdict | None:
         self._last_down = kind, message = _describe(exit)
         self._life += 1
+        self._meeting = secrets.token_hex(8)
         self._ready.clear()
         self._kv_ready.clear()
-        if isinstance(exit.error, ModelError | ConfigError | ProtocolError) or not self._was_ready:
+        if isinstance(exit.error, FINAL):
             return Verdict.GIVE_UP
         _log.error("%s", message)
         self._on_event(GroupDown(kind, message))
@@ -277,7 +285,8 @@ def _fault_error(fault: Fault) -> Exception:
     where = f"worker-{fault.rank}" + (f", step {fault.step}" if fault.step else "")
     if fault.kind == "model":
         return ModelError(fault.message)
-    return WorkerError(f"{where}: {fault.message}\n{fault.traceback}".rstrip(), "worker_fault")
+    # Its traceback is in the log, where the worker wrote it; this message reaches clients.
+    return WorkerError(f"{where}: {fault.message}", "worker_fault")
 
 
 def _describe(exit: ChildExit) -> tuple[str, str]:
@@ -289,6 +298,6 @@ def _describe(exit: ChildExit) -> tuple[str, str]:
         return "worker_hung", error.message
     if isinstance(error, WorkerError):
         return error.kind, error.message
-    if isinstance(error, ModelError | ConfigError | ProtocolError):
+    if isinstance(error, FINAL):
         return "worker_fault", error.message
     return "worker_died", str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.e2e.server import Server
@@ -68,6 +69,13 @@ def test_a_prompt_beyond_the_context_names_both_lengths(server: Server, stream: 
     assert "600" in answer.json()["error"]["message"]
     assert "512" in answer.json()["error"]["message"]
     assert still_serves(server)
+
+
+def test_a_prompt_that_is_far_too_long_is_refused_without_being_tokenized(server: Server) -> None:
+    answer = post(server, "/v1/completions", {"model": "tiny", "prompt": "x" * 20_000_000})
+    assert answer.status_code == 400, answer.text
+    assert "at least" in answer.json()["error"]["message"]
+    assert psutil.Process(server.pid("frontend")).memory_info().rss < 300 << 20
 
 
 def test_max_tokens_beyond_the_room_left_is_cut_to_it(server: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -93,3 +94,28 @@ def test_a_length_beyond_the_context(tiny: Path) -> None:
     said = refused(tiny, "--max-model-len", "100000")
     assert "100000" in said
     assert "512" in said
+
+
+def test_a_run_folder_that_cannot_be_made(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "absent"))
+    assert "XDG_RUNTIME_DIR" in refused(tiny)
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    assert "too long" in refused(tiny)
+
+
+def test_closed_standard_files_are_no_obstacle(tiny: Path) -> None:
+    flags = "--served-model-name tiny --port 0 --kv-cache-memory-bytes 16M"
+    command = f'exec "{sys.executable}" -m octavo serve "{tiny}" {flags} <&- '
+    server = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith("octavo is ready at ")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.wait()
+        if server.stdout is not None:
+            server.stdout.close()

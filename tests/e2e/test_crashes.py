@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,15 +60,16 @@ def ask(server: Server, index: int, progress: threading.Semaphore) -> Answer:
     return Answer(prompt, tokens, finish)
 
 
-def ask_under_fire(server: Server, part: str) -> list[Answer]:
-    """Run the streams, kill a part when all have begun, return what the clients got."""
+def ask_under_fire(server: Server, part: str, fire: Callable[[Server], object] | None = None) -> list[Answer]:
+    """Run the streams, kill a part (or `fire`) when all have begun, return what the clients got."""
     progress = threading.Semaphore(0)
     with ThreadPoolExecutor(STREAMS) as pool:
         futures = [pool.submit(ask, server, index, progress) for index in range(STREAMS)]
         for _ in range(STREAMS):
             assert progress.acquire(timeout=60)
         assert not any(future.done() for future in futures), "all streams must run when the kill comes"
-        killed = server.kill(part)
+        killed = server.pid(part)
+        fire(server) if fire else server.kill(part)
         answers = [future.result(timeout=100) for future in futures]
     wait_for(server.ready, 60, "ready again")
     wait_for(lambda: server.pid(part) != killed, 10, f"a new {part}")
@@ -93,11 +95,24 @@ def test_streams_survive_a_kill(tiny: Path, part: str) -> None:
     check_all(tiny, answers)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_streams_survive_the_kill_of_one_of_two_ranks(tiny: Path, rank: int) -> None:
+@pytest.mark.parametrize("part", ["worker-0", "worker-1", "engine"])
+def test_streams_of_two_ranks_survive_a_kill(tiny: Path, part: str) -> None:
     with running(tiny, *FLAGS, "--tensor-parallel-size", "2") as server:
-        answers = ask_under_fire(server, f"worker-{rank}")
+        answers = ask_under_fire(server, part)
         blocks_are_back(server)
+    check_all(tiny, answers)
+
+
+def test_streams_survive_a_worker_that_dies_while_a_new_engine_starts(tiny: Path) -> None:
+    def kill_twice(server: Server) -> None:
+        old = server.pid("worker-0")
+        server.kill("engine")
+        wait_for(lambda: [pid for pid in server.pids("worker-0") if pid != old] != [], 60, "a new worker")
+        server.kill("worker-0")
+
+    with running(tiny, *FLAGS) as server:
+        answers = ask_under_fire(server, "engine", kill_twice)
+        assert server.get("/health").status_code == 200
     check_all(tiny, answers)
 
 

@@ -109,6 +109,15 @@ impl ApiError {
 
     /// 400 for a prompt that does not fit; `length` and `limit` count tokens.
     pub fn too_long(param: &str, length: usize, limit: usize) -> Self {
+        Self::longer(param, &length.to_string(), limit)
+    }
+
+    /// A text that is so long that nobody counted its tokens: there are `least` of them or more.
+    pub fn far_too_long(param: &str, least: usize, limit: usize) -> Self {
+        Self::longer(param, &format!("at least {least}"), limit)
+    }
+
+    fn longer(param: &str, length: &str, limit: usize) -> Self {
         let message = format!(
             "The prompt has {length} tokens; this model's maximum context length is {limit} tokens, of which at least one \
              must be left for the output. Shorten the prompt to {} tokens or fewer.",

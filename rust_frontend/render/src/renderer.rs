@@ -107,7 +107,8 @@ impl Renderer {
     /// 400: no template, the template's own refusal, a prompt that is empty or too long, ids outside the vocabulary.
     pub fn chat(&self, request: &ChatRequest, limits: Limits) -> Result<Prepared, ApiError> {
         let text = self.chat_text(request)?;
-        let prompt = self.encode(&text, request.template.add_special_tokens, "messages")?;
+        let special = request.template.add_special_tokens;
+        let prompt = self.encode(&text, special, limits, "messages")?;
         self.prepare(prompt, &request.sampling, limits, "messages")
     }
 
@@ -136,7 +137,9 @@ impl Renderer {
         limits: Limits,
     ) -> Result<Prepared, ApiError> {
         let prompt = match &request.prompt {
-            Prompt::Text(text) => self.encode(text, request.add_special_tokens, "prompt")?,
+            Prompt::Text(text) => {
+                self.encode(text, request.add_special_tokens, limits, "prompt")?
+            }
             Prompt::Tokens(ids) => ids.iter().map(|id| id.cast_unsigned()).collect(),
         };
         self.prepare(prompt, &request.sampling, limits, "prompt")
@@ -172,8 +175,14 @@ impl Renderer {
         &self,
         text: &str,
         add_special_tokens: bool,
+        limits: Limits,
         param: &str,
     ) -> Result<Vec<u32>, ApiError> {
+        // Encoding takes time and memory many times the text's; nobody can stop it once it runs.
+        let least = self.tokenizer.least_tokens(text);
+        if least >= limits.max_model_len {
+            return Err(ApiError::far_too_long(param, least, limits.max_model_len));
+        }
         self.tokenizer
             .encode(text, add_special_tokens)
             .map_err(|error| {

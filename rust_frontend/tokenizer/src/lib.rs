@@ -4,6 +4,7 @@
 //! of the bytes that each id stands for, so that a stream costs the same per token however long it gets.
 //! [`Tokenizer::encode`] is the one door to encoding: a cache of encoded prefixes goes behind it.
 
+mod bound;
 mod config;
 mod decoder;
 mod error;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::bound::longest_token;
 use crate::config::SpecialTokens;
 use crate::decoder::IncrementalDecoder;
 use crate::error::TokenizerError;
@@ -27,6 +28,8 @@ pub struct Tokenizer {
     /// Ids that tokenizer_config.json wants around a text and tokenizer.json does not add.
     bos: Option<u32>,
     eos: Option<u32>,
+    /// Most bytes of text that one token stands for, where there is such a number.
+    longest: Option<usize>,
 }
 
 impl Tokenizer {
@@ -80,6 +83,7 @@ impl Tokenizer {
             bos,
             eos,
             config,
+            longest: longest_token(&inner),
             inner,
         })
     }
@@ -104,6 +108,11 @@ impl Tokenizer {
             }
         }
         Ok(ids)
+    }
+
+    /// A number of tokens that `encode` gives at least; cheap, and 0 where nothing can be said.
+    pub fn least_tokens(&self, text: &str) -> usize {
+        self.longest.map_or(0, |longest| text.len() / longest)
     }
 
     /// Decodes ids at once, special tokens left out.

@@ -140,3 +140,21 @@ fn unfinished_bytes_come_out_at_the_end_or_when_they_are_certain() {
         ["", "", "\u{fffd} x", ""]
     );
 }
+
+#[test]
+fn a_text_has_no_fewer_tokens_than_is_said_without_encoding_it() {
+    for (name, pair) in vocabularies() {
+        for text in [
+            " ".repeat(5000),
+            "\n".repeat(3000),
+            "=".repeat(4000),
+            "e\u{301}가".repeat(800),
+            "the end ".repeat(500),
+        ] {
+            let tokens = pair.ours.encode(&text, false).unwrap().len();
+            let least = pair.ours.least_tokens(&text);
+            assert!(least <= tokens, "{name}: {least} of {tokens}");
+            assert!(least > 0, "{name}: nothing is said of {} bytes", text.len());
+        }
+    }
+}
