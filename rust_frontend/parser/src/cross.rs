@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_grammar::{AfterCall, Kind, NamePattern, Node, Target};
+use octavo_grammar::{AfterCall, Kind, NamePattern, Node, Target, TextRule};
 
 use crate::codec::Codec;
 use crate::event::{Finish, Malformed};
@@ -86,11 +86,11 @@ impl Parser {
                 );
                 let kept = next.state.kind == Kind::Value
                     || (next.state.kind == Kind::Params && keys_apart(next));
-                match (&mut self.fields, kept) {
-                    (Some(fields), true) => {
-                        fields.key(head.name.as_deref().unwrap_or(""), head.is_text)
-                    }
-                    _ => self.sink.malformed(Malformed::Parameter, &self.text),
+                if !kept || head.name.is_none() {
+                    self.sink.malformed(Malformed::Parameter, &self.text);
+                }
+                if let Some(fields) = self.fields.as_mut().filter(|_| kept) {
+                    fields.key(head.name.as_deref().unwrap_or(""), head.is_text);
                 }
             }
             Kind::Value => {
@@ -171,6 +171,7 @@ impl Parser {
         self.node = to;
         let parameters = self.sink.tools.parameters(&self.call).cloned();
         match node.state.kind {
+            Kind::Between if node.state.text == TextRule::Content => self.sink.pause(),
             Kind::Args => self.codec = Some(Codec::new(&node.state, parameters)),
             Kind::Params if self.fields.is_none() => {
                 self.fields = Some(Fields::new(machine.grammar.arguments.clone(), parameters));

@@ -221,9 +221,7 @@ impl Parser {
             let more = match kind {
                 Kind::Args if self.codec.is_some() => self.step_codec(last),
                 Kind::Args => self.step_done(last),
-                Kind::Header if self.text.is_empty() && !self.begins_head(last) => {
-                    self.leave_head(last)
-                }
+                Kind::Header if self.text.is_empty() => self.step_head(last),
                 Kind::Params if self.waits_for_value() => self.step_params(last),
                 _ => self.step_text(last),
             };
@@ -432,24 +430,33 @@ impl Parser {
         true
     }
 
-    /// Whether what is there may be the beginning of a message head.
-    fn begins_head(&self, last: bool) -> bool {
+    /// Whether a message head begins here; none while it may.
+    fn begins_head(&self, last: bool) -> Option<bool> {
         let openers = &self.state().state.openers;
         let rest = self.buffer.rest();
         let text = rest.trim_start();
-        openers.is_empty()
+        if openers.is_empty()
             || openers
                 .iter()
                 .any(|opener| text.starts_with(opener.as_str()))
-            || (!last
-                && rest.len() < MAX_LOOK
-                && openers.iter().any(|opener| opener.starts_with(text)))
+        {
+            return Some(true);
+        }
+        let open =
+            !last && rest.len() < MAX_LOOK && openers.iter().any(|opener| opener.starts_with(text));
+        (!open).then_some(false)
     }
 
-    /// No message head: the answer begins, or it is not known yet.
-    fn leave_head(&mut self, _last: bool) -> bool {
-        self.node = self.machine.grammar.content;
-        true
+    /// At the beginning of a message head: text that is none is the answer.
+    fn step_head(&mut self, last: bool) -> bool {
+        match self.begins_head(last) {
+            None => false,
+            Some(true) => self.step_text(last),
+            Some(false) => {
+                self.node = self.machine.grammar.content;
+                true
+            }
+        }
     }
 
     /// The value is not what the codec reads.

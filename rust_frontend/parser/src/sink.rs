@@ -21,8 +21,14 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Current {
     None,
-    Open { index: usize, any: bool },
+    Open {
+        index: usize,
+        any: bool,
+    },
+    /// Not shown, as the request wants none.
     Hidden,
+    /// Not shown, as it cannot be a call: reported.
+    Broken,
 }
 
 /// Collects events; neighbours of one kind are joined.
@@ -118,6 +124,11 @@ impl Sink {
                 text: new.to_owned(),
             });
         }
+    }
+
+    /// What follows may be layout before a call: white space that it begins with waits.
+    pub(crate) fn pause(&mut self) {
+        self.spoke = false;
     }
 
     /// More of the thoughts.
@@ -218,7 +229,7 @@ impl Sink {
                 UnknownTool::Text => return Verdict::Text,
                 UnknownTool::Drop => {
                     self.malformed(Malformed::UnknownTool, name);
-                    self.current = Current::Hidden;
+                    self.current = Current::Broken;
                     return Verdict::Hidden;
                 }
             }
@@ -240,11 +251,14 @@ impl Sink {
     /// The call cannot be one; what follows of it is not shown.
     pub(crate) fn hide(&mut self) {
         self.close();
-        self.current = Current::Hidden;
+        self.current = Current::Broken;
     }
 
     /// More of the call's arguments.
     pub(crate) fn args(&mut self, new: &str) {
+        if self.current == Current::Broken {
+            self.malformed(Malformed::Arguments, new);
+        }
         let Current::Open { index, any } = &mut self.current else {
             return;
         };

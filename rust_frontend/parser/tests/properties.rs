@@ -4,11 +4,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{machine, registry, same_value, show, Choice};
+use common::{Choice, machine, registry, same_value, show};
 use octavo_grammar::{ArgumentStyle, Format, Kind, RenderedCall, RenderedMessage};
 use octavo_parser::{Event, Finish, Machine, Message, Options, Parser, Start, Tools};
 use proptest::prelude::*;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Bytes that may be held back beside a marker: white space is looked through, and a name behind a quote.
 const LOOK: usize = 256;
@@ -20,15 +20,30 @@ fn all_formats() -> Vec<Format> {
 fn machine_of(format: &Format) -> Arc<Machine> {
     let tool = format.tool.first().map(String::as_str);
     let reasoning = format.reasoning.first().map(String::as_str);
-    machine(&registry(), Choice { tool, reasoning, ..Choice::default() })
+    machine(
+        &registry(),
+        Choice {
+            tool,
+            reasoning,
+            ..Choice::default()
+        },
+    )
 }
 
-fn fold(machine: &Arc<Machine>, options: &Options, pieces: &[&str], finish: Finish) -> (Message, usize) {
+fn fold(
+    machine: &Arc<Machine>,
+    options: &Options,
+    pieces: &[&str],
+    finish: Finish,
+) -> (Message, usize) {
     let mut parser = Parser::new(machine, options.clone());
     let mut message = Message::default();
     let mut held = 0;
     for piece in pieces {
-        parser.feed(piece).iter().for_each(|event| message.add(event));
+        parser
+            .feed(piece)
+            .iter()
+            .for_each(|event| message.add(event));
         held = held.max(parser.held());
     }
     let events = parser.finish(finish);
@@ -40,12 +55,18 @@ fn fold(machine: &Arc<Machine>, options: &Options, pieces: &[&str], finish: Fini
 
 /// Cut a text at the given places, each a fraction of its length.
 fn cut<'a>(text: &'a str, at: &[u16]) -> Vec<&'a str> {
-    let mut places: Vec<usize> = at.iter().map(|at| usize::from(*at) * text.len() / 65536).collect();
+    let mut places: Vec<usize> = at
+        .iter()
+        .map(|at| usize::from(*at) * text.len() / 65536)
+        .collect();
     places.sort_unstable();
     let mut pieces = Vec::new();
     let mut from = 0;
     for place in places {
-        let place = (from..=place).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(from);
+        let place = (from..=place)
+            .rev()
+            .find(|place| text.is_char_boundary(*place))
+            .unwrap_or(from);
         pieces.push(&text[from..place]);
         from = place;
     }
@@ -55,14 +76,55 @@ fn cut<'a>(text: &'a str, at: &[u16]) -> Vec<&'a str> {
 
 /// Pieces of text that matter to a format.
 fn alphabet(format: &Format) -> Vec<String> {
-    let mut all: Vec<String> = format.markers.values().flat_map(|marker| marker.texts().0.to_vec()).collect();
+    let mut all: Vec<String> = format
+        .markers
+        .values()
+        .flat_map(|marker| marker.texts().0.to_vec())
+        .collect();
     let common = [
-        "\n", " ", "  \n", "word", "a<b", "é🙂", "{", "}", "[", "]", "(", ")", ",", ":", "=", "\"", "'", "\\", "name",
-        "\"name\": \"f\"", "\"arguments\": {\"a\": 1}", "{\"name\": \"f\", \"arguments\": {\"x\": \"y\"}}", "f(a=1, b='x')",
-        "functions.f:0", "call:f{a:1}", " name=\"f\"", " to=functions.f", "json", "true", "12", "<", "</", "<|", "f", ">",
+        "\n",
+        " ",
+        "  \n",
+        "word",
+        "a<b",
+        "é🙂",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        ",",
+        ":",
+        "=",
+        "\"",
+        "'",
+        "\\",
+        "name",
+        "\"name\": \"f\"",
+        "\"arguments\": {\"a\": 1}",
+        "{\"name\": \"f\", \"arguments\": {\"x\": \"y\"}}",
+        "f(a=1, b='x')",
+        "functions.f:0",
+        "call:f{a:1}",
+        " name=\"f\"",
+        " to=functions.f",
+        "json",
+        "true",
+        "12",
+        "<",
+        "</",
+        "<|",
+        "f",
+        ">",
     ];
     all.extend(common.map(str::to_owned));
-    all.extend(format.render.iter().map(|render| render.call.replace("{name}", "f").replace("{args}", "{\"a\": 1}")));
+    all.extend(format.render.iter().map(|render| {
+        render
+            .call
+            .replace("{name}", "f")
+            .replace("{args}", "{\"a\": 1}")
+    }));
     all
 }
 
@@ -75,33 +137,67 @@ fn text_of(format: &Format) -> impl Strategy<Value = String> {
     .prop_map(|pieces| pieces.concat())
 }
 
-fn run_all(cases: u32, check: impl Fn(&Format, &mut proptest::test_runner::TestRunner)) {
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+fn run_all(
+    cases: u32,
+    check: impl Fn(&Format, &mut proptest::test_runner::TestRunner) -> Option<String>,
+) {
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let mut failed = Vec::new();
     for format in all_formats() {
         let mut runner = proptest::test_runner::TestRunner::new_with_rng(
             config.clone(),
-            proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
+            proptest::test_runner::TestRng::deterministic_rng(
+                proptest::test_runner::RngAlgorithm::ChaCha,
+            ),
         );
-        check(&format, &mut runner);
+        failed.extend(check(&format, &mut runner));
     }
+    assert!(
+        failed.is_empty(),
+        "{} formats fail\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
 }
 
-fn fail<T: std::fmt::Debug>(format: &Format, result: Result<(), proptest::test_runner::TestError<T>>) {
-    if let Err(error) = result {
-        panic!("{}: {error}", format.name);
-    }
+fn fail<T: std::fmt::Debug>(
+    format: &Format,
+    result: Result<(), proptest::test_runner::TestError<T>>,
+) -> Option<String> {
+    result
+        .err()
+        .map(|error| format!("{}: {error}", format.name))
 }
 
 #[test]
 fn the_cut_does_not_matter() {
     run_all(150, |format, runner| {
         let machine = machine_of(format);
-        let longest = machine.grammar().nodes.iter().flat_map(|node| &node.edges).map(|edge| edge.text.len()).max();
-        let input = (text_of(format), proptest::collection::vec(any::<u16>(), 0..12), any::<bool>(), 0..3_u8);
+        let longest = machine
+            .grammar()
+            .nodes
+            .iter()
+            .flat_map(|node| &node.edges)
+            .map(|edge| edge.text.len())
+            .max();
+        let input = (
+            text_of(format),
+            proptest::collection::vec(any::<u16>(), 0..12),
+            any::<bool>(),
+            0..3_u8,
+        );
         let result = runner.run(&input, |(text, at, length, start)| {
             let finish = if length { Finish::Length } else { Finish::Stop };
-            let start = [Start::Default, Start::Content, Start::Reasoning][usize::from(start)].clone();
-            let options = Options { start, ..Options::default() };
+            let start =
+                [Start::Default, Start::Content, Start::Reasoning][usize::from(start)].clone();
+            let options = Options {
+                start,
+                ..Options::default()
+            };
             let (whole, _) = fold(&machine, &options, &[&text], finish);
             let (pieces, held) = fold(&machine, &options, &cut(&text, &at), finish);
             prop_assert_eq!(&whole, &pieces, "{}", text);
@@ -112,7 +208,7 @@ fn the_cut_does_not_matter() {
             prop_assert!(held <= longest.unwrap_or(0) + LOOK, "{held} bytes held");
             Ok(())
         });
-        fail(format, result);
+        fail(format, result)
     });
 }
 
@@ -121,26 +217,48 @@ fn the_cut_does_not_matter() {
 fn no_word_is_lost() {
     run_all(150, |format, runner| {
         let machine = machine_of(format);
-        let markers: Vec<String> = format.markers.values().flat_map(|marker| marker.texts().0.to_vec()).collect();
-        let markers: Vec<String> = markers.into_iter().filter(|marker| marker.len() > 1).chain([" ".to_owned()]).collect();
+        let markers: Vec<String> = format
+            .markers
+            .values()
+            .flat_map(|marker| marker.texts().0.to_vec())
+            .collect();
+        let markers: Vec<String> = markers
+            .into_iter()
+            .filter(|marker| marker.len() > 1)
+            .chain([" ".to_owned()])
+            .collect();
         let input = proptest::collection::vec(proptest::sample::select(markers), 0..10);
-        let ignores = format.states.values().any(|state| state.kind == Kind::Ignore);
+        let ignores = format
+            .states
+            .values()
+            .any(|state| state.kind == Kind::Ignore);
         let result = runner.run(&input, |markers| {
             let mut text = String::new();
             for (index, marker) in markers.iter().enumerate() {
                 text += &format!("{marker}Qx{index}z");
             }
             let (message, _) = fold(&machine, &Options::default(), &[&text], Finish::Stop);
-            let mut said = message.content.clone() + " " + &message.reasoning + " " + &message.malformed;
-            message.calls.iter().for_each(|call| said += &format!(" {} {}", call.name, call.arguments));
+            let mut said =
+                message.content.clone() + " " + &message.reasoning + " " + &message.malformed;
+            message
+                .calls
+                .iter()
+                .for_each(|call| said += &format!(" {} {}", call.name, call.arguments));
             for index in 0..markers.len() {
                 let word = format!("Qx{index}z");
                 let count = said.matches(&word).count();
-                prop_assert!(count == 1 || (ignores && count == 0), "{} {} times: {} -> {}", word, count, text, show(&message));
+                prop_assert!(
+                    count == 1 || (ignores && count == 0),
+                    "{} {} times: {} -> {}",
+                    word,
+                    count,
+                    text,
+                    show(&message)
+                );
             }
             Ok(())
         });
-        fail(format, result);
+        fail(format, result)
     });
 }
 
@@ -175,12 +293,22 @@ fn value(style: ArgumentStyle) -> impl Strategy<Value = Value> {
 }
 
 fn message(style: ArgumentStyle) -> impl Strategy<Value = RenderedMessage> {
-    let call = ("[a-z][a-z_]{1,8}", proptest::collection::vec(("[a-z]{1,6}", value(style)), 0..4)).prop_map(
-        |(name, pairs)| RenderedCall { name, arguments: pairs.into_iter().collect() },
-    );
+    let call = (
+        "[a-z][a-z_]{1,8}",
+        proptest::collection::vec(("[a-z]{1,6}", value(style)), 0..4),
+    )
+        .prop_map(|(name, pairs)| RenderedCall {
+            name,
+            arguments: pairs.into_iter().collect(),
+        });
     let prose = "([A-Z][a-z]{1,5}( [a-zé,]{1,6}){0,4}\\.)?";
-    (prose, prose, proptest::collection::vec(call, 0..4))
-        .prop_map(|(reasoning, content, calls)| RenderedMessage { reasoning, content, calls })
+    (prose, prose, proptest::collection::vec(call, 0..4)).prop_map(|(reasoning, content, calls)| {
+        RenderedMessage {
+            reasoning,
+            content,
+            calls,
+        }
+    })
 }
 
 /// Whether a string inside the value holds one of the texts.
@@ -206,7 +334,11 @@ fn type_of(value: &Value) -> &'static str {
 
 /// A tool for each call, whose schema says the types of its arguments; calls of one name share the first's arguments.
 fn tools_for(message: &mut RenderedMessage) -> Tools {
-    message.calls.iter_mut().enumerate().for_each(|(index, call)| call.name += &format!("_{index}x"));
+    message
+        .calls
+        .iter_mut()
+        .enumerate()
+        .for_each(|(index, call)| call.name += &format!("_{index}x"));
     let tools: Vec<Value> = message
         .calls
         .iter()
@@ -223,12 +355,19 @@ fn tools_for(message: &mut RenderedMessage) -> Tools {
 fn what_is_written_is_read() {
     run_all(120, |format, runner| {
         let Some(render) = format.render.clone() else {
-            return;
+            return None;
         };
         let machine = machine_of(format);
         // Without an escape, a value cannot hold the format's own markers.
-        let unescaped = matches!(render.arguments, ArgumentStyle::Params | ArgumentStyle::TypedKv);
-        let mut markers: Vec<String> = format.markers.values().flat_map(|marker| marker.texts().0.to_vec()).collect();
+        let unescaped = matches!(
+            render.arguments,
+            ArgumentStyle::Params | ArgumentStyle::TypedKv
+        );
+        let mut markers: Vec<String> = format
+            .markers
+            .values()
+            .flat_map(|marker| marker.texts().0.to_vec())
+            .collect();
         markers.retain(|marker| marker.len() > 1);
         markers.push(render.quote.clone());
         markers.retain(|marker| !marker.is_empty());
@@ -240,36 +379,70 @@ fn what_is_written_is_read() {
                 message.calls.clear();
             }
             if unescaped {
-                message.calls.iter_mut().for_each(|call| call.arguments.retain(|_, value| !holds(value, &markers)));
+                message
+                    .calls
+                    .iter_mut()
+                    .for_each(|call| call.arguments.retain(|_, value| !holds(value, &markers)));
             }
             let tools = tools_for(&mut message);
             let opens = format.start != "reasoning" || message.reasoning.is_empty();
-            let start = if opens { Start::Content } else { Start::Reasoning };
-            let header = format.states.get(&format.start).is_some_and(|state| state.kind == Kind::Header);
-            let options = Options { tools, start: if header { Start::Default } else { start }, ..Options::default() };
+            let start = if opens {
+                Start::Content
+            } else {
+                Start::Reasoning
+            };
+            let header = format
+                .states
+                .get(&format.start)
+                .is_some_and(|state| state.kind == Kind::Header);
+            let options = Options {
+                tools,
+                start: if header { Start::Default } else { start },
+                ..Options::default()
+            };
             let text = render.write(&message);
             let (read, _) = fold(&machine, &options, &[&text], Finish::Stop);
             prop_assert_eq!(&read.content, &message.content, "{}", text);
             prop_assert_eq!(&read.reasoning, &message.reasoning, "{}", text);
-            prop_assert_eq!(read.calls.len(), message.calls.len(), "{} -> {}", text, show(&read));
+            prop_assert_eq!(
+                read.calls.len(),
+                message.calls.len(),
+                "{} -> {}",
+                text,
+                show(&read)
+            );
             for (call, want) in read.calls.iter().zip(&message.calls) {
-                let arguments: Value = serde_json::from_str(&call.arguments)
-                    .map_err(|error| TestCaseError::fail(format!("{error}: {} of {text}", call.arguments)))?;
+                let arguments: Value = serde_json::from_str(&call.arguments).map_err(|error| {
+                    TestCaseError::fail(format!("{error}: {} of {text}", call.arguments))
+                })?;
                 prop_assert_eq!(&call.name, &want.name);
-                prop_assert!(same_value(&arguments, &Value::Object(want.arguments.clone())), "{} -> {}", text, show(&read));
+                prop_assert!(
+                    same_value(&arguments, &Value::Object(want.arguments.clone())),
+                    "{} -> {}",
+                    text,
+                    show(&read)
+                );
             }
             prop_assert_eq!(read.malformed.as_str(), "", "{}", text);
             // Special tokens by id say the same.
             let mut parser = Parser::new(&machine, options);
             let mut by_id = Message::default();
-            if !message.calls.iter().any(|call| call.arguments.values().any(|value| holds(value, &["<".to_owned()]))) {
+            if !message.calls.iter().any(|call| {
+                call.arguments
+                    .values()
+                    .any(|value| holds(value, &["<".to_owned()]))
+            }) {
                 push_tokens(&mut parser, &text);
-                parser.poll().iter().chain(&parser.finish(Finish::Stop)).for_each(|event| by_id.add(event));
+                parser
+                    .poll()
+                    .iter()
+                    .chain(&parser.finish(Finish::Stop))
+                    .for_each(|event| by_id.add(event));
                 prop_assert_eq!(&by_id, &read, "by id: {}", text);
             }
             Ok(())
         });
-        fail(format, result);
+        fail(format, result)
     });
 }
 
@@ -281,7 +454,7 @@ fn push_tokens(parser: &mut Parser, text: &str) {
             break;
         };
         parser.push_text(&rest[..at]);
-        if rest[at..end].contains(['|', '｜']) {
+        if rest[at..end].contains(['|', '｜']) && !rest[at..end].contains(char::is_whitespace) {
             parser.push_special(&rest[at..end]);
         } else {
             parser.push_text(&rest[at..end]);
@@ -313,7 +486,12 @@ fn work_is_linear() {
                 }
                 parser.finish(Finish::Stop);
                 let bound = 400 * text.len() as u64;
-                assert!(parser.work() < bound, "{}: {unit:?} in pieces of {size}: {}", format.name, parser.work());
+                assert!(
+                    parser.work() < bound,
+                    "{}: {unit:?} in pieces of {size}: {}",
+                    format.name,
+                    parser.work()
+                );
             }
         }
     }
@@ -324,7 +502,10 @@ fn plain_text_is_content() {
     for format in all_formats() {
         let machine = machine_of(&format);
         let text = "Just an answer, with 2 < 3 and a line\nbreak.";
-        let options = Options { start: Start::After(String::new()), ..Options::default() };
+        let options = Options {
+            start: Start::After(String::new()),
+            ..Options::default()
+        };
         let (message, _) = fold(&machine, &options, &[text], Finish::Stop);
         let preface = machine.grammar().preface.clone();
         assert_eq!(message.content, preface + text, "{}", format.name);
@@ -333,19 +514,35 @@ fn plain_text_is_content() {
 
 #[test]
 fn tokens_of_thoughts_are_counted() {
-    let machine = machine(&registry(), Choice { reasoning: Some("deepseek_r1"), ..Choice::default() });
+    let machine = machine(
+        &registry(),
+        Choice {
+            reasoning: Some("deepseek_r1"),
+            ..Choice::default()
+        },
+    );
     for split in [false, true] {
         let mut parser = Parser::new(&machine, Options::default());
         let mut message = Message::default();
         for token in ["So", " it", " is", " \n", "</think>", "An", " answer"] {
-            if token.starts_with('<') { parser.push_special(token) } else { parser.push_text(token) }
+            if token.starts_with('<') {
+                parser.push_special(token)
+            } else {
+                parser.push_text(token)
+            }
             parser.end_token();
             if split {
                 parser.poll().iter().for_each(|event| message.add(event));
             }
         }
         parser.poll().iter().for_each(|event| message.add(event));
-        parser.finish(Finish::Stop).iter().for_each(|event| message.add(event));
-        assert_eq!((message.reasoning_tokens, message.content.as_str()), (4, "An answer"));
+        parser
+            .finish(Finish::Stop)
+            .iter()
+            .for_each(|event| message.add(event));
+        assert_eq!(
+            (message.reasoning_tokens, message.content.as_str()),
+            (4, "An answer")
+        );
     }
 }

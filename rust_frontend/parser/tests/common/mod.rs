@@ -99,7 +99,7 @@ pub fn show(message: &Message) -> String {
         .map(|call| format!("{}({})", call.name, call.arguments))
         .collect();
     format!(
-        "content={:?} reasoning={:?} calls={calls:?}",
-        message.content, message.reasoning
+        "content={:?} reasoning={:?} calls={calls:?} malformed={:?}",
+        message.content, message.reasoning, message.malformed
     )
 }
