@@ -45,6 +45,7 @@ const FILES: &[(&str, &str)] = formats![
     "longcat",
     "minicpm5",
     "minimax_m2",
+    "minimax_m3",
     "minimax_m3_think",
     "mistral",
     "muse_glimmer",

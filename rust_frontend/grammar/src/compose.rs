@@ -96,6 +96,23 @@ struct Making {
 }
 
 impl Making {
+    /// Collect the states of formats; a later format decides on states that both have.
+    fn of<'a>(formats: impl Iterator<Item = &'a Format>) -> Self {
+        let mut making = Self::default();
+        making.add("content", &State::default());
+        for format in formats {
+            for (name, state) in &format.states {
+                let at = making.add(&key_of(format, name), state);
+                let mut merged = state.clone();
+                if state.trim == crate::state::Trim::None {
+                    merged.trim = making.nodes[at].state.trim;
+                }
+                making.nodes[at].state = merged;
+            }
+        }
+        making
+    }
+
     fn add(&mut self, key: &str, state: &State) -> usize {
         if let Some(at) = self.index.get(key) {
             return *at;
@@ -140,20 +157,7 @@ impl Grammar {
                 .into_iter()
                 .chain(reasoning)
                 .any(|format| format.off_is_text);
-        let mut making = Making::default();
-        making.add("content", &State::default());
-        for format in reasoning.into_iter().chain(tool) {
-            for (name, state) in &format.states {
-                let at = making.add(&key_of(format, name), state);
-                let mut merged = state.clone();
-                merged.trim = if state.trim == crate::state::Trim::None {
-                    making.nodes[at].state.trim
-                } else {
-                    state.trim
-                };
-                making.nodes[at].state = merged;
-            }
-        }
+        let mut making = Making::of(reasoning.into_iter().chain(tool));
         for format in reasoning.into_iter().chain(tool) {
             let parse = calls != Calls::Text && tool.is_some_and(|tool| tool.name == format.name);
             link(&mut making, format, parse, off);
@@ -299,28 +303,33 @@ fn link(making: &mut Making, format: &Format, parse: bool, off: bool) {
                 }));
             }
         }
-        let followers = state
-            .close_followed_by
-            .iter()
-            .filter_map(|name| format.markers.get(name));
-        let followers = followers
-            .flat_map(|marker| marker.texts().0.iter().cloned())
-            .collect();
-        let then = state
-            .then
-            .as_ref()
-            .map_or(Target::Return, |then| resolve(making, format, then));
-        let routes = state
-            .routes
-            .iter()
-            .map(|route| resolve(making, format, &route.to))
-            .collect();
-        let node = &mut making.nodes[at];
-        merge(&mut node.edges, edges);
-        node.then = then;
-        node.routes = routes;
-        node.followers = followers;
+        merge(&mut making.nodes[at].edges, edges);
+        complete(making, format, at, state);
     }
+}
+
+/// Resolve what a state names beside its markers.
+fn complete(making: &mut Making, format: &Format, at: usize, state: &State) {
+    let followers = state
+        .close_followed_by
+        .iter()
+        .filter_map(|name| format.markers.get(name));
+    let followers = followers
+        .flat_map(|marker| marker.texts().0.iter().cloned())
+        .collect();
+    let then = state
+        .then
+        .as_ref()
+        .map_or(Target::Return, |then| resolve(making, format, then));
+    let routes = state
+        .routes
+        .iter()
+        .map(|route| resolve(making, format, &route.to))
+        .collect();
+    let node = &mut making.nodes[at];
+    node.then = then;
+    node.routes = routes;
+    node.followers = followers;
 }
 
 /// Whether only calls use the marker: where calls are text, so is it.

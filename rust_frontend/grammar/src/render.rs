@@ -16,6 +16,8 @@ pub enum ArgumentStyle {
     Python,
     /// `key:value` with the quote token.
     TypedKv,
+    /// Nested elements, each tag behind the quote token.
+    Tree,
 }
 
 /// Texts of a format, with `{placeholders}`.
@@ -139,8 +141,29 @@ impl Render {
                     .map(|(key, value)| format!("{key}={}", python(value)));
                 written.collect::<Vec<_>>().join(", ")
             }
+            ArgumentStyle::Tree => self.tree(arguments),
             ArgumentStyle::TypedKv => self.typed(&Value::Object(arguments.clone())),
         }
+    }
+
+    fn tree(&self, arguments: &Map<String, Value>) -> String {
+        arguments
+            .iter()
+            .map(|(key, value)| self.element(key, value))
+            .collect()
+    }
+
+    fn element(&self, key: &str, value: &Value) -> String {
+        let inside = match value {
+            Value::String(text) => text.clone(),
+            Value::Object(map) => self.tree(map),
+            Value::Array(items) => items
+                .iter()
+                .map(|item| self.element("item", item))
+                .collect(),
+            other => other.to_string(),
+        };
+        format!("{0}<{key}>{inside}{0}</{key}>", self.quote)
     }
 
     fn typed(&self, value: &Value) -> String {

@@ -64,6 +64,8 @@ pub enum Codec {
     Pythonic,
     /// `{key:value}` with a token in place of quotes.
     TypedKv,
+    /// Nested elements, each tag behind a token.
+    XmlTree,
     /// Text passed on as it is.
     Verbatim,
 }
@@ -260,7 +262,7 @@ pub struct State {
     /// Whether several calls stand in brackets.
     #[serde(default)]
     pub brackets: bool,
-    /// The token in place of quotes.
+    /// The token in place of quotes, or before each tag.
     #[serde(default)]
     pub quote: String,
     /// Rules of a header.

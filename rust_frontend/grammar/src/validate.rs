@@ -134,15 +134,15 @@ fn abilities(check: &Check<'_>, name: &str, state: &State) -> Result<(), FormatE
                 "say by `codec` how the arguments are written".to_owned(),
             );
         }
-        (Kind::Args, Some(Codec::JsonObjectWithName)) if !state.name_is_key => {
-            if state.name_keys.is_empty() || state.args_keys.is_empty() {
-                return check.fail(
-                    &path("codec"),
-                    "give `name_keys` and `args_keys`".to_owned(),
-                );
-            }
+        (Kind::Args, Some(Codec::JsonObjectWithName))
+            if !state.name_is_key && (state.name_keys.is_empty() || state.args_keys.is_empty()) =>
+        {
+            return check.fail(
+                &path("codec"),
+                "give `name_keys` and `args_keys`".to_owned(),
+            );
         }
-        (Kind::Args, Some(Codec::TypedKv)) if state.quote.is_empty() => {
+        (Kind::Args, Some(Codec::TypedKv | Codec::XmlTree)) if state.quote.is_empty() => {
             return check.fail(&path("codec"), "give the `quote` token".to_owned());
         }
         (Kind::Args, Some(Codec::XmlParams | Codec::KvTags | Codec::Dsml)) => {

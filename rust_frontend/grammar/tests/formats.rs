@@ -1,4 +1,5 @@
 //! The formats that ship are read, and errors name their place.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use octavo_grammar::{Format, Registry};
 

@@ -4,6 +4,7 @@ use octavo_grammar::{Codec as Named, State};
 
 use crate::codec_calls::JsonCalls;
 use crate::codec_python::Python;
+use crate::codec_tree::Tree;
 use crate::codec_typed::TypedKv;
 use crate::event::Finish;
 use crate::json::{JsonScan, Scan};
@@ -34,6 +35,8 @@ pub(crate) enum Codec {
     Python(Box<Python>),
     /// `typed_kv`.
     Typed(Box<TypedKv>),
+    /// `xml_tree`.
+    Tree(Box<Tree>),
     /// `verbatim`.
     Verbatim,
 }
@@ -45,6 +48,7 @@ impl Codec {
             Some(Named::JsonObjectWithName) => Self::Calls(Box::new(JsonCalls::new(state))),
             Some(Named::Pythonic) => Self::Python(Box::new(Python::new(state))),
             Some(Named::TypedKv) => Self::Typed(Box::new(TypedKv::new(&state.quote, parameters))),
+            Some(Named::XmlTree) => Self::Tree(Box::new(Tree::new(&state.quote, parameters))),
             Some(Named::Verbatim) => Self::Verbatim,
             _ => Self::Json {
                 scan: JsonScan::default(),
@@ -65,7 +69,7 @@ impl Codec {
             Self::Calls(calls) => !calls.in_string(),
             Self::Python(python) => !python.in_string(),
             Self::Typed(typed) => !typed.in_string(),
-            Self::Verbatim => true,
+            Self::Tree(_) | Self::Verbatim => true,
         }
     }
 
@@ -74,7 +78,7 @@ impl Codec {
         match self {
             Self::Calls(calls) => calls.committed(),
             Self::Python(python) => python.committed(),
-            Self::Json { .. } | Self::Typed(_) | Self::Verbatim => true,
+            Self::Json { .. } | Self::Typed(_) | Self::Tree(_) | Self::Verbatim => true,
         }
     }
 
@@ -98,6 +102,7 @@ impl Codec {
             Self::Calls(calls) => calls.push(c, sink),
             Self::Python(python) => python.push(c, sink),
             Self::Typed(typed) => typed.push(c, sink),
+            Self::Tree(tree) => tree.push(c, sink),
             Self::Verbatim => {
                 sink.args(c.encode_utf8(&mut [0; 4]));
                 Step::More
@@ -119,6 +124,7 @@ impl Codec {
             Self::Calls(calls) => calls.finish(sink, finish),
             Self::Python(python) => python.finish(sink, finish),
             Self::Typed(typed) => typed.finish(sink, finish),
+            Self::Tree(tree) => tree.finish(sink, finish),
             Self::Json { .. } | Self::Verbatim => {}
         }
     }

@@ -323,15 +323,14 @@ fn ends(after: &str) -> Option<bool> {
     let rest = after.trim_start();
     let mut chars = rest.chars();
     match chars.next()? {
-        ')' => match chars
-            .as_str()
-            .trim_start_matches([' ', '\t'])
-            .chars()
-            .next()
-        {
-            None => None,
-            Some(c) => Some(matches!(c, ',' | ']' | '\n' | ';' | '<')),
-        },
+        ')' => {
+            let next = chars
+                .as_str()
+                .trim_start_matches([' ', '\t'])
+                .chars()
+                .next();
+            next.map(|c| matches!(c, ',' | ']' | '\n' | ';' | '<'))
+        }
         ',' => {
             let name = chars.as_str().trim_start();
             let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_'));

@@ -4,7 +4,7 @@ use crate::codec::Step;
 use crate::coerce::{coerce, escape, quoted};
 use crate::event::Finish;
 use crate::sink::Sink;
-use crate::tools::{Parameters, Types};
+use crate::tools::Parameters;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
@@ -214,7 +214,7 @@ impl TypedKv {
         let known = self.parameters.as_ref().filter(|_| self.stack.len() == 1);
         let types = known
             .and_then(|parameters| parameters.types(&self.key))
-            .unwrap_or(Types::default());
+            .unwrap_or_default();
         let json = if text.is_empty() {
             "null".to_owned()
         } else {

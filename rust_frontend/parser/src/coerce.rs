@@ -55,6 +55,10 @@ fn scalar(text: &str, types: Types) -> Option<String> {
             Some(digits.to_owned())
         }
         Ok(Value::Number(value)) => whole(value.as_f64()?),
+        // Models write zeros in front; JSON does not.
+        Err(_) if !digits.contains(['\'', '"']) => literal(digits).filter(|json| {
+            serde_json::from_str::<Value>(json).is_ok_and(|value| value.is_i64() || value.is_u64())
+        }),
         _ => None,
     }
 }

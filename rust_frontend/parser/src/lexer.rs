@@ -172,7 +172,8 @@ impl Buffer {
             .specials
             .front()
             .is_some_and(|special| special.at == self.at);
-        if !special && !(count && markers.first[usize::from(byte)]) {
+        let possible = special || (count && markers.first[usize::from(byte)]);
+        if !possible {
             return None;
         }
         let hit = self.matches(node, 0, last);

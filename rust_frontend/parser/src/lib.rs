@@ -7,6 +7,7 @@
 mod codec;
 mod codec_calls;
 mod codec_python;
+mod codec_tree;
 mod codec_typed;
 mod coerce;
 mod cross;
@@ -21,6 +22,7 @@ mod message;
 mod python_literal;
 mod sink;
 mod source;
+mod steps;
 mod tools;
 
 pub use event::{Event, Finish, Malformed};

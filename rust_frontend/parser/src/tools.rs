@@ -1,6 +1,7 @@
 //! The tools of a request, as far as the parser needs them: names, and the types of parameters.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -71,12 +72,18 @@ impl Types {
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
     types: HashMap<String, Types>,
+    schema: Arc<Value>,
 }
 
 impl Parameters {
     /// Return the types of a parameter; none where the tool has no such parameter.
     pub fn types(&self, name: &str) -> Option<Types> {
         self.types.get(name).copied()
+    }
+
+    /// Return the whole schema.
+    pub(crate) fn schema(&self) -> &Value {
+        &self.schema
     }
 
     /// Whether the schema names any parameter.
@@ -121,7 +128,10 @@ impl Tools {
 }
 
 fn parameters(schema: &Value) -> Parameters {
-    let mut read = Parameters::default();
+    let mut read = Parameters {
+        schema: Arc::new(schema.clone()),
+        ..Parameters::default()
+    };
     collect(schema, schema, &mut read, 0);
     read
 }
@@ -196,6 +206,46 @@ fn types_of(root: &Value, schema: &Value, types: &mut Types, depth: usize) {
     if schema.get("nullable") == Some(&Value::Bool(true)) {
         types.add(Types::NULL);
     }
+}
+
+/// Return the types that a schema inside of a document admits.
+pub(crate) fn types_in(root: &Value, schema: &Value) -> Types {
+    let mut types = Types::default();
+    types_of(root, schema, &mut types, 0);
+    types
+}
+
+/// Return the schema of a field of an object, or of the items of a list; null where nothing is said.
+pub(crate) fn inner<'a>(root: &'a Value, schema: &'a Value, field: Option<&str>) -> &'a Value {
+    let schema = follow(root, schema);
+    let parts = ["anyOf", "oneOf", "allOf"]
+        .iter()
+        .filter_map(|key| schema.get(key)?.as_array());
+    let own = match field {
+        Some(name) => schema
+            .get("properties")
+            .and_then(|properties| properties.get(name))
+            .or_else(|| schema.get("additionalProperties")),
+        None => schema.get("items"),
+    };
+    let parts = || {
+        parts
+            .flatten()
+            .map(|part| inner_part(root, part, field))
+            .find(|found| !found.is_null())
+    };
+    own.or_else(parts).unwrap_or(&Value::Null)
+}
+
+fn inner_part<'a>(root: &'a Value, part: &'a Value, field: Option<&str>) -> &'a Value {
+    let part = follow(root, part);
+    let found = match field {
+        Some(name) => part
+            .get("properties")
+            .and_then(|properties| properties.get(name)),
+        None => part.get("items"),
+    };
+    found.unwrap_or(&Value::Null)
 }
 
 /// Follow `$ref` within the document, bounded.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use octavo_grammar::{Calls, ChoiceNone, Format, Grammar, Registry};
-use octavo_parser::{Machine, Message, ToolCall};
+use octavo_parser::{Event, Finish, Machine, Message, Options, Parser, ToolCall};
+use proptest::prelude::*;
 use serde_json::Value;
 
 /// The folder of recorded material; none where this checkout has none.
@@ -102,4 +103,80 @@ pub fn show(message: &Message) -> String {
         "content={:?} reasoning={:?} calls={calls:?} malformed={:?}",
         message.content, message.reasoning, message.malformed
     )
+}
+
+pub fn all_formats() -> Vec<Format> {
+    registry().formats().to_vec()
+}
+
+pub fn machine_of(format: &Format) -> Arc<Machine> {
+    let tool = format.tool.first().map(String::as_str);
+    let reasoning = format.reasoning.first().map(String::as_str);
+    machine(
+        &registry(),
+        Choice {
+            tool,
+            reasoning,
+            ..Choice::default()
+        },
+    )
+}
+
+pub fn fold(
+    machine: &Arc<Machine>,
+    options: &Options,
+    pieces: &[&str],
+    finish: Finish,
+) -> (Message, usize) {
+    let mut parser = Parser::new(machine, options.clone());
+    let mut message = Message::default();
+    let mut held = 0;
+    for piece in pieces {
+        parser
+            .feed(piece)
+            .iter()
+            .for_each(|event| message.add(event));
+        held = held.max(parser.held());
+    }
+    let events = parser.finish(finish);
+    assert!(matches!(events.last(), Some(Event::End { .. })));
+    events.iter().for_each(|event| message.add(event));
+    assert_eq!(parser.held(), 0, "held at the end");
+    (message, held)
+}
+
+pub fn run_all(
+    cases: u32,
+    check: impl Fn(&Format, &mut proptest::test_runner::TestRunner) -> Option<String>,
+) {
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let mut failed = Vec::new();
+    for format in all_formats() {
+        let mut runner = proptest::test_runner::TestRunner::new_with_rng(
+            config.clone(),
+            proptest::test_runner::TestRng::deterministic_rng(
+                proptest::test_runner::RngAlgorithm::ChaCha,
+            ),
+        );
+        failed.extend(check(&format, &mut runner));
+    }
+    assert!(
+        failed.is_empty(),
+        "{} formats fail\n{}",
+        failed.len(),
+        failed.join("\n\n")
+    );
+}
+
+pub fn fail<T: std::fmt::Debug>(
+    format: &Format,
+    result: Result<(), proptest::test_runner::TestError<T>>,
+) -> Option<String> {
+    result
+        .err()
+        .map(|error| format!("{}: {error}", format.name))
 }
