@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -64,7 +65,12 @@ def _run(programs: Programs, count: int, work: Work) -> tuple[list[dict[str, obj
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=_ROOT, check=False
     )
-    versions = {"octavo": __version__, "commit": commit.stdout.strip() or "unknown", "tokenizer": name}
+    versions = {
+        "octavo": __version__,
+        "commit": commit.stdout.strip() or "unknown",  # of the bench; the frontend may have been built before it
+        "frontend": f"sha256:{hashlib.sha256(Path(programs.frontend).read_bytes()).hexdigest()[:12]}",
+        "tokenizer": name,
+    }
     found = rows(rounds, goals(), versions, datetime.now(UTC).strftime("%Y-%m-%d"))
     step = work.serve_step_ms
     floors = {

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -24,7 +25,7 @@ from octavo.config import FrontendConfig
 from octavo.errors import ConfigError
 from octavo.runfolder import run_folder
 
-__all__ = ["Cpu", "Outcome", "Programs", "Stack", "allocations", "running"]
+__all__ = ["Cpu", "Outcome", "Programs", "Stack", "allocations", "instructions", "running"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START_S = 30.0
@@ -42,6 +43,7 @@ class Programs:
     mock: str
     load: str
     counting: str | None  # the frontend with an allocator that counts
+    valgrind: str | None
 
     @classmethod
     def find(cls, counting: str | None = None) -> Programs:
@@ -54,7 +56,9 @@ class Programs:
             counting = str(default) if default.exists() else None
         elif not Path(counting).exists():
             raise ConfigError(f"there is no {counting}; build it with: {HOW_TO_COUNT}")
-        return cls(_find("octavo-frontend"), _find("octavo-mock"), _find("octavo-load"), counting)
+        return cls(
+            _find("octavo-frontend"), _find("octavo-mock"), _find("octavo-load"), counting, shutil.which("valgrind")
+        )
 
 
 #: Makes the frontend whose allocator counts.
@@ -159,10 +163,13 @@ class Stack:
 
 
 @contextlib.contextmanager
-def running(programs: Programs, tokenizer: Path, *flags: str, log: Path | None = None) -> Iterator[Stack]:
+def running(
+    programs: Programs, tokenizer: Path, *flags: str, log: Path | None = None, under: Sequence[str] = ()
+) -> Iterator[Stack]:
     """Start a frontend as `octavo serve` does, and octavo-mock with the flags; stop both at the end.
 
     log: where the frontend's stderr goes; with it, the frontend that counts is started, and its statistics go there.
+    under: a command that runs the frontend's.
     """
     with (
         socket.create_server(("127.0.0.1", 0), backlog=4096) as listener,
@@ -182,7 +189,7 @@ def running(programs: Programs, tokenizer: Path, *flags: str, log: Path | None =
         (folder / "frontend.json").write_bytes(msgspec.json.encode(config))
         program = programs.counting if log and programs.counting else programs.frontend
         stderr = stack.enter_context((log or folder / "frontend.log").open("w"))
-        command = [program, "--config", str(folder / "frontend.json")]
+        command = [*under, program, "--config", str(folder / "frontend.json")]
         env = os.environ | (_COUNT if log else {})
         fds = (listener.fileno(),)
         frontend = stack.enter_context(_process(command, "listening", stderr, env=env, pass_fds=fds))
@@ -228,8 +235,16 @@ def _wait_ready(port: int) -> None:
 def allocations(log: Path) -> int:
     """Return how many allocations a frontend that has ended made, by the statistics that its allocator printed."""
     text = log.read_text()
-    begin, end = text.find('{"jemalloc"'), text.rfind("}")
-    if begin < 0:
+    begin = re.search(r'^\{\s*"jemalloc"', text, re.MULTILINE)
+    if begin is None:
         raise ConfigError(f"the frontend's allocator does not count; build one that does: {HOW_TO_COUNT}")
-    merged = json.loads(text[begin : end + 1])["jemalloc"]["stats.arenas"]["merged"]
+    merged = json.loads(text[begin.start() : text.rfind("}") + 1])["jemalloc"]["stats.arenas"]["merged"]
     return int(merged["small"]["nrequests"]) + int(merged["large"]["nrequests"])
+
+
+def instructions(profile: Path) -> int:
+    """Return how many instructions a process executed outside the kernel, by what callgrind wrote at its end."""
+    found = re.search(r"^(?:summary|totals): (\d+)", profile.read_text(errors="replace"), re.MULTILINE)
+    if found is None:
+        raise ConfigError(f"valgrind wrote no sum into {profile}")
+    return int(found[1])

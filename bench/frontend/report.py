@@ -20,6 +20,7 @@ ROWS: Mapping[str, tuple[str, str]] = {
     "token_cpu_us": ("us", "CPU of one streamed token, kernel included"),
     "token_user_us": ("us", "without the kernel"),
     "token_allocations": ("", "allocations of one streamed token"),
+    "token_instructions": ("", "instructions of one streamed token, without the kernel"),
     "tokens_per_event": ("", "in the streams of the three above"),
     "stream_tokens_s": ("tok/s", "streamed when more is offered"),
     "stream_events_s": ("/s", "events written meanwhile"),

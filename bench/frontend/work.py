@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.frontend.processes import Outcome, Programs, Stack, allocations, running
+from bench.frontend.processes import Outcome, Programs, Stack, allocations, instructions, running
 from octavo.modelfiles import export_tokenizer, resolve, smollm2
 
 __all__ = ["Figures", "Work", "goals", "measure", "prepare_tokenizer"]
@@ -37,17 +37,37 @@ class Work:
     stream_rounds: int = 4  # requests that each stream makes
     step_ms: float = 5.0
     full_streams: int = 256
-    full_seconds: float = 5.0
+    full_rounds: int = 5  # requests that each of them makes
+    slow_tokens: int = 257  # under valgrind
+    slow_step_ms: float = 60.0
     serve_tokens: int = 64
     serve_step_ms: float = 5.0
     serve_levels: tuple[int, ...] = (32, 64, 128, 256, 512)
     serve_seconds: float = 4.0
     rate_seconds: float = 10.0
+    warmup_seconds: float = 1.0
 
     @classmethod
     def quick(cls) -> Work:
         """As little as shows that everything works; its figures mean nothing."""
-        return cls(100, 4, 4, 32, 1, 2.0, 8, 0.5, 8, 2.0, (4, 8), 0.5, 1.0)
+        return cls(
+            requests=100,
+            request_connections=4,
+            streams=4,
+            stream_tokens=32,
+            stream_rounds=1,
+            step_ms=2.0,
+            full_streams=8,
+            full_rounds=2,
+            slow_tokens=5,
+            slow_step_ms=20.0,
+            serve_tokens=8,
+            serve_step_ms=2.0,
+            serve_levels=(4, 8),
+            serve_seconds=0.4,
+            rate_seconds=0.8,
+            warmup_seconds=0.2,
+        )
 
 
 def prepare_tokenizer(folder: Path) -> str:
@@ -108,6 +128,8 @@ def measure(programs: Programs, tokenizer: Path, work: Work) -> Figures:
         _serve(stack, work, figures)
     if programs.counting is not None:
         _allocations(programs, tokenizer, work, figures)
+    if programs.valgrind is not None:
+        _instructions(programs, tokenizer, work, figures)
     return figures
 
 
@@ -141,7 +163,9 @@ def _tokens(stack: Stack, work: Work, figures: Figures) -> None:
 
 def _full(stack: Stack, work: Work, figures: Figures) -> None:
     """More tokens than can be written one by one: what comes out, and how many tokens an event then carries."""
-    flags = ("--connections", str(work.full_streams), "--warmup", "1", "--seconds", str(work.full_seconds))
+    # All streams go in step: a window of time would cut between two waves of them.
+    count = work.full_streams * work.full_rounds
+    flags = ("--connections", str(work.full_streams), "--num-requests", str(count))
     found = stack.load(_COMPLETIONS, _completions(work.stream_tokens, 24), *flags)
     figures["stream_tokens_s"] = found.tokens / found.seconds
     figures["stream_events_s"] = found.events / found.seconds
@@ -152,14 +176,30 @@ def _serve(stack: Stack, work: Work, figures: Figures) -> None:
     bodies = _chats(work.serve_tokens, 80)
     best = 0.0
     for level in work.serve_levels:
-        flags = ("--connections", str(level), "--warmup", "1", "--seconds", str(work.serve_seconds))
+        flags = (
+            "--connections",
+            str(level),
+            "--warmup",
+            str(work.warmup_seconds),
+            "--seconds",
+            str(work.serve_seconds),
+        )
         found = stack.load(_CHAT, bodies, *flags)
         rate = found.requests / found.seconds
         if rate < 1.02 * best:
             break
         best = rate
     figures["capacity_requests_s"] = best
-    paced = ("--connections", "4096", "--warmup", "1", "--seconds", str(work.rate_seconds), "--rate", str(0.9 * best))
+    paced = (
+        "--connections",
+        "4096",
+        "--warmup",
+        str(work.warmup_seconds),
+        "--seconds",
+        str(work.rate_seconds),
+        "--rate",
+        str(0.9 * best),
+    )
     found = stack.load(_CHAT, bodies, *paced)
     figures["ttft_p50_ms"] = found.ttft_ms["p50"]
     figures["ttft_p99_ms"] = found.ttft_ms["p99"]
@@ -174,6 +214,21 @@ def _allocations(programs: Programs, tokenizer: Path, work: Work, figures: Figur
     long = _count(programs, tokenizer, work, work.stream_tokens, streams)
     figures["request_allocations"] = (more[0] - base[0]) / (more[1].requests - base[1].requests)
     figures["token_allocations"] = (long[0] - base[0]) / (long[1].tokens - base[1].tokens)
+
+
+def _instructions(programs: Programs, tokenizer: Path, work: Work, figures: Figures) -> None:
+    """As allocations are counted; no other process can disturb this figure."""
+    found = []
+    for tokens in (1, work.slow_tokens):
+        with tempfile.TemporaryDirectory() as folder:
+            profile = Path(folder) / "profile"
+            under = [programs.valgrind or "", "--tool=callgrind", f"--callgrind-out-file={profile}"]
+            with running(programs, tokenizer, *_script(work.slow_step_ms), under=under) as stack:
+                flags = ("--connections", str(work.streams), "--num-requests", str(work.streams))
+                sent = stack.load(_COMPLETIONS, _completions(tokens, 24), *flags)
+            found.append((instructions(profile), sent.tokens))
+    (base, few), (long, many) = found
+    figures["token_instructions"] = (long - base) / (many - few)
 
 
 def _count(programs: Programs, tokenizer: Path, work: Work, tokens: int, requests: int) -> tuple[int, Outcome]:
