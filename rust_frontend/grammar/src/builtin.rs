@@ -3,9 +3,6 @@
 use crate::error::FormatError;
 use crate::format::Format;
 
-/// Names that users of vLLM may type and whose form is not known here: refused by name.
-pub const REFUSED: &[&str] = &[];
-
 macro_rules! formats {
     ($($name:literal),* $(,)?) => {
         &[$((concat!("formats/", $name, ".toml"), include_str!(concat!("../formats/", $name, ".toml")))),*]

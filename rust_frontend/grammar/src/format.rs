@@ -103,6 +103,12 @@ pub struct Format {
     pub reasoning: Vec<String>,
     /// What it is, for people.
     pub doc: String,
+    /// Texts in a chat template or vocabulary that say that the model calls tools so: all of one list.
+    #[serde(default)]
+    pub detect_tool: Vec<Vec<String>>,
+    /// Likewise for its thoughts.
+    #[serde(default)]
+    pub detect_reasoning: Vec<Vec<String>>,
     /// The state of the first character where the prompt does not say.
     pub start: String,
     /// What follows a call that stood inside of thoughts.

@@ -6,14 +6,16 @@
 
 mod builtin;
 mod compose;
+mod detect;
 mod error;
 mod format;
 mod render;
 mod state;
 mod validate;
 
-pub use builtin::{REFUSED, Registry};
+pub use builtin::Registry;
 pub use compose::{Calls, Edge, Grammar, Node, Target};
+pub use detect::{Detected, Found};
 pub use error::FormatError;
 pub use format::{AfterCall, Arguments, ChoiceNone, Format, IdPolicy, UnknownTool, Untyped};
 pub use render::{ArgumentStyle, Render, RenderedCall, RenderedMessage};
