@@ -12,6 +12,13 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// Append the inside of a JSON string for the text.
 pub(crate) fn escape(text: &str, out: &mut String) {
+    if !text
+        .bytes()
+        .any(|byte| byte < b' ' || byte == b'"' || byte == b'\\')
+    {
+        out.push_str(text);
+        return;
+    }
     let quoted = quoted(text);
     out.push_str(&quoted[1..quoted.len() - 1]);
 }

@@ -39,7 +39,12 @@ on = { close = "return" }
 
 fn mine(field: &str) -> Arc<Machine> {
     let format = Format::parse("mine.toml", &BASE.replace("#FIELD", field)).unwrap();
-    Machine::new(Grammar::compose(Some(&format), Some(&format), Calls::Parse, true))
+    Machine::new(Grammar::compose(
+        Some(&format),
+        Some(&format),
+        Calls::Parse,
+        true,
+    ))
 }
 
 fn read(machine: &Arc<Machine>, options: Options, text: &str) -> Message {
@@ -50,69 +55,134 @@ const INTERRUPTED: &str = "one<t>{\"name\": \"f\", \"arguments\": {}}</t>two</th
 
 #[test]
 fn after_call_says_where_a_call_inside_of_thoughts_leads() {
-    let ended = read(&mine("after_call = \"content\""), Options::default(), INTERRUPTED);
-    assert_eq!((ended.reasoning.as_str(), ended.content.as_str()), ("one", "two</think>three"));
-    let resumed = read(&mine("after_call = \"resume_previous\""), Options::default(), INTERRUPTED);
-    assert_eq!((resumed.reasoning.as_str(), resumed.content.as_str()), ("onetwo", "three"));
+    let ended = read(
+        &mine("after_call = \"content\""),
+        Options::default(),
+        INTERRUPTED,
+    );
+    assert_eq!(
+        (ended.reasoning.as_str(), ended.content.as_str()),
+        ("one", "two</think>three")
+    );
+    let resumed = read(
+        &mine("after_call = \"resume_previous\""),
+        Options::default(),
+        INTERRUPTED,
+    );
+    assert_eq!(
+        (resumed.reasoning.as_str(), resumed.content.as_str()),
+        ("onetwo", "three")
+    );
 }
 
 #[test]
 fn calls_inside_of_thoughts_may_be_text() {
     let text = "one<t>two</think>three";
     let field = "interrupts_reasoning = false\n";
-    let without = BASE.replace("#FIELD", field).replace(", open = \"call\" }", " }");
+    let without = BASE
+        .replace("#FIELD", field)
+        .replace(", open = \"call\" }", " }");
     let format = Format::parse("mine.toml", &without).unwrap();
-    let machine = Machine::new(Grammar::compose(Some(&format), Some(&format), Calls::Parse, true));
+    let machine = Machine::new(Grammar::compose(
+        Some(&format),
+        Some(&format),
+        Calls::Parse,
+        true,
+    ));
     let message = read(&machine, Options::default(), text);
-    assert_eq!((message.reasoning.as_str(), message.content.as_str()), ("one<t>two", "three"));
+    assert_eq!(
+        (message.reasoning.as_str(), message.content.as_str()),
+        ("one<t>two", "three")
+    );
 }
 
 #[test]
 fn unknown_tools_pass_are_text_or_are_dropped() {
     let tools = Tools::from_json(&[json!({"type": "function", "function": {"name": "known"}})]);
-    let options = Options { tools, start: Start::Content, ..Options::default() };
+    let options = Options {
+        tools,
+        start: Start::Content,
+        ..Options::default()
+    };
     let text = "<t>{\"name\": \"f\", \"arguments\": {}}</t>";
     let passed = read(&mine(""), options.clone(), text);
     assert_eq!(passed.calls.len(), 1, "{}", show(&passed));
     let shown = read(&mine("unknown_tool = \"text\""), options.clone(), text);
-    assert_eq!((shown.calls.len(), shown.content.starts_with("{\"name\"")), (0, true), "{}", show(&shown));
+    assert_eq!(
+        (shown.calls.len(), shown.content.starts_with("{\"name\"")),
+        (0, true),
+        "{}",
+        show(&shown)
+    );
     let dropped = read(&mine("unknown_tool = \"drop\""), options, text);
-    assert_eq!((dropped.calls.len(), dropped.content.as_str()), (0, ""), "{}", show(&dropped));
+    assert_eq!(
+        (dropped.calls.len(), dropped.content.as_str()),
+        (0, ""),
+        "{}",
+        show(&dropped)
+    );
     assert!(dropped.malformed.contains('f'), "{}", show(&dropped));
 }
 
 #[test]
 fn ids_follow_the_policy() {
     let registry = registry();
-    let options = Options { seed: 7, ..Options::default() };
+    let options = Options {
+        seed: 7,
+        ..Options::default()
+    };
     let call = |name: &str, text: &str| {
-        let machine = machine(&registry, Choice { tool: Some(name), ..Choice::default() });
+        let machine = machine(
+            &registry,
+            Choice {
+                tool: Some(name),
+                ..Choice::default()
+            },
+        );
         read(&machine, options.clone(), text).calls.remove(0).id
     };
     let kimi = "<|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}<|tool_call_end|>";
     assert_eq!(call("kimi_k2", kimi), "functions.f:3");
     let mistral = call("mistral", "[TOOL_CALLS]f[ARGS]{}");
-    assert!(mistral.len() == 9 && mistral.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{mistral}");
+    assert!(
+        mistral.len() == 9 && mistral.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        "{mistral}"
+    );
     let random = call("hermes", "<tool_call>{\"name\": \"f\"}</tool_call>");
-    assert!(random.starts_with("call_") && random.len() == 29, "{random}");
+    assert!(
+        random.starts_with("call_") && random.len() == 29,
+        "{random}"
+    );
 }
 
 #[test]
 fn a_marker_by_id_cannot_be_written_as_text() {
-    let only = BASE
-        .replace("#FIELD", "")
-        .replace("open = \"<t>\"", "open = { text = [\"<t>\"], policy = \"id_only\" }");
+    let only = BASE.replace("#FIELD", "").replace(
+        "open = \"<t>\"",
+        "open = { text = [\"<t>\"], policy = \"id_only\" }",
+    );
     let format = Format::parse("mine.toml", &only).unwrap();
-    let machine = Machine::new(Grammar::compose(Some(&format), Some(&format), Calls::Parse, true));
+    let machine = Machine::new(Grammar::compose(
+        Some(&format),
+        Some(&format),
+        Calls::Parse,
+        true,
+    ));
     let body = "{\"name\": \"f\", \"arguments\": {}}</t>";
-    let start = || Options { start: Start::Content, ..Options::default() };
+    let start = || Options {
+        start: Start::Content,
+        ..Options::default()
+    };
     let text = read(&machine, start(), &format!("<t>{body}"));
     assert_eq!((text.calls.len(), text.content), (0, format!("<t>{body}")));
     let mut parser = Parser::new(&machine, start());
     parser.push_special("<t>");
     parser.push_text(body);
     let mut message: Message = parser.poll().iter().collect();
-    parser.finish(Finish::Stop).iter().for_each(|event| message.add(event));
+    parser
+        .finish(Finish::Stop)
+        .iter()
+        .for_each(|event| message.add(event));
     assert_eq!((message.calls.len(), message.content.as_str()), (1, ""));
 }
 
@@ -142,7 +212,13 @@ impl Detokenize for Letters {
 
 #[test]
 fn ids_become_text_and_tokens_are_attributed() {
-    let machine = machine(&registry(), Choice { reasoning: Some("deepseek_r1"), ..Choice::default() });
+    let machine = machine(
+        &registry(),
+        Choice {
+            reasoning: Some("deepseek_r1"),
+            ..Choice::default()
+        },
+    );
     let specials = Specials::new([(0, "</think>".to_owned())]);
     let ids = [97, 1, 2, 98, 0, 99, 1];
     for size in 1..=ids.len() {
@@ -150,10 +226,16 @@ fn ids_become_text_and_tokens_are_attributed() {
         let mut source = Source::new(&specials, Letters::default());
         let mut message = Message::default();
         for part in ids.chunks(size) {
-            source.feed(&mut parser, part).iter().for_each(|event| message.add(event));
+            source
+                .feed(&mut parser, part)
+                .iter()
+                .for_each(|event| message.add(event));
         }
         source.flush(&mut parser);
-        parser.finish(Finish::Stop).iter().for_each(|event| message.add(event));
+        parser
+            .finish(Finish::Stop)
+            .iter()
+            .for_each(|event| message.add(event));
         assert_eq!(message.reasoning, "aéb");
         assert_eq!(message.content, "c\u{fffd}");
         assert_eq!(message.reasoning_tokens, 4, "in parts of {size}");
@@ -163,9 +245,20 @@ fn ids_become_text_and_tokens_are_attributed() {
 #[test]
 fn thinking_off_makes_tags_text() {
     let registry = registry();
-    let choice = Choice { reasoning: Some("qwen3"), off: true, ..Choice::default() };
-    let message = read(&machine(&registry, choice), Options::default(), "a</think>b");
-    assert_eq!((message.reasoning.as_str(), message.content.as_str()), ("", "a</think>b"));
+    let choice = Choice {
+        reasoning: Some("qwen3"),
+        off: true,
+        ..Choice::default()
+    };
+    let message = read(
+        &machine(&registry, choice),
+        Options::default(),
+        "a</think>b",
+    );
+    assert_eq!(
+        (message.reasoning.as_str(), message.content.as_str()),
+        ("", "a</think>b")
+    );
 }
 
 #[test]
@@ -173,12 +266,21 @@ fn only_the_last_turn_of_a_prompt_counts() {
     let format = Format::parse("mine.toml", &BASE.replace("#FIELD", "turns = [\"<a>\"]")).unwrap();
     let grammar = Grammar::compose(Some(&format), Some(&format), Calls::Parse, true);
     assert_eq!(grammar.start_after("say </think> now<a>"), None);
-    assert_eq!(grammar.start_after("<a>hm</think>\n"), Some(grammar.content));
+    assert_eq!(
+        grammar.start_after("<a>hm</think>\n"),
+        Some(grammar.content)
+    );
 }
 
 #[test]
 fn a_limit_completes_nothing() {
-    let machine = machine(&registry(), Choice { tool: Some("qwen3_coder"), ..Choice::default() });
+    let machine = machine(
+        &registry(),
+        Choice {
+            tool: Some("qwen3_coder"),
+            ..Choice::default()
+        },
+    );
     let text = "<tool_call>\n<function=f>\n<parameter=a>\nhalf";
     let cut = parse(&machine, Options::default(), text, Finish::Length);
     assert_eq!(cut.calls[0].arguments, "{\"a\": \"half");
