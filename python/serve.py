@@ -26,9 +26,9 @@ from octavo.actors.errors import ChildrenFailed, ProcessDied
 from octavo.actors.link import StdoutLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
-from octavo.config import EngineConfig, FrontendConfig, ServeConfig
+from octavo.config import FrontendConfig, ServeConfig
+from octavo.engine_settings import RESTART_WINDOW_S, engine_config
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
-from octavo.memory import available_bytes
 from octavo.modelfiles import ModelFiles, export_tokenizer, resolve
 from octavo.runfolder import run_folder
 
@@ -36,8 +36,6 @@ __all__ = ["serve"]
 
 _log = logging.getLogger("octavo.serve")
 
-_DEFAULT_KV_BYTES = 4 << 30
-_RESTART_WINDOW_S = 600.0
 #: A part that leaves with one of these has said why, and would leave again: settings or files; restarts used up.
 _EXIT_FINAL = 2
 _EXIT_EXHAUSTED = 3
@@ -108,12 +106,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path) -> None:
     endpoint = f"ipc://{folder}/frontend.sock"
-    if config.max_model_len is not None and config.max_model_len > files.context_len:
-        raise ConfigError(
-            f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
-            "for (its config.json says so); give that or less",
-            "max_model_len",
-        )
     frontend = FrontendConfig(
         listen_fd=listener.fileno(),
         engine_endpoint=endpoint,
@@ -125,38 +117,9 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         shutdown_timeout_s=config.shutdown_timeout,
         log_level=config.log_level,
     )
-    engine = EngineConfig(
-        model=str(files.path),
-        model_name=config.names[0],
-        model_context_len=files.context_len,
-        run_dir=str(folder),
-        frontend_endpoint=endpoint,
-        dtype="bfloat16" if config.dtype == "auto" else config.dtype,
-        load_format=config.load_format,
-        seed=config.seed,
-        max_model_len=config.max_model_len,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        block_size=config.block_size,
-        kv_cache_bytes=_kv_bytes(config),
-        tensor_parallel_size=config.tensor_parallel_size,
-        threads=config.threads,
-        worker_timeout_s=config.worker_timeout,
-        max_restarts=config.max_restarts,
-        restart_window_s=_RESTART_WINDOW_S,
-        log_level=config.log_level,
-    )
+    engine = engine_config(config, files, folder, endpoint)
     for name, record in (("frontend.json", frontend), ("engine.json", engine)):
         (folder / name).write_bytes(msgspec.json.encode(record))
-
-
-def _kv_bytes(config: ServeConfig) -> int:
-    if config.kv_cache_memory_bytes is not None:
-        return config.kv_cache_memory_bytes
-    free = available_bytes()
-    if free is None:
-        return _DEFAULT_KV_BYTES
-    return min(_DEFAULT_KV_BYTES, free // (4 * config.tensor_parallel_size))
 
 
 def _url(listener: socket.socket) -> str:
@@ -184,7 +147,7 @@ class _Server:
                 ChildSpec(name="engine", factory=self._engine, grace_s=15.0),
                 ChildSpec(name="frontend", factory=self._frontend, grace_s=self.config.shutdown_timeout + 10.0),
             ],
-            limit=RestartLimit(max_restarts=self.config.max_restarts, window_s=_RESTART_WINDOW_S),
+            limit=RestartLimit(max_restarts=self.config.max_restarts, window_s=RESTART_WINDOW_S),
             on_exit=self._on_exit,
         )
         failure: ChildrenFailed | None = None

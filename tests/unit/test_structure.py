@@ -32,10 +32,11 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "models": {"errors", "kernels", "layers", "wire"},
     "modelfiles": {"errors", "models"},
     "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
-    "benchmarks": {"errors", "modelfiles"},
+    "llm": _BASE | {"actors", "config", "engine_core", "engine_settings", "modelfiles", "runfolder"},
+    "benchmarks": {"errors", "modelfiles", "config", "llm"},
 }
 #: Packages that must never import torch, not even through another module.
-NO_TORCH = ("wire", "actors", "engine_core", "modelfiles")
+NO_TORCH = ("wire", "actors", "engine_core", "llm", "modelfiles")
 
 #: Rust layers, lowest first. A crate may depend on crates of lower layers and on those named beside it.
 RUST_LAYERS: tuple[tuple[str, ...], ...] = (
@@ -156,7 +157,8 @@ def test_no_torch_outside_workers() -> None:
 
 
 def test_resolving_a_model_loads_no_torch() -> None:
-    code = "import octavo.modelfiles, octavo.engine_core, octavo.serve, sys; sys.exit('torch' in sys.modules)"
+    modules = "octavo.modelfiles, octavo.engine_core, octavo.serve, octavo.llm"
+    code = f"import {modules}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from os import PathLike
 
 __version__: str
 
@@ -18,3 +19,62 @@ def root_key(fields: Sequence[tuple[str, bytes]]) -> bytes:
     Tags say what a value is ("model", "kv_dtype", "weight_version", "salt"). No two lists give the same key: order,
     borders and repeated tags count. Raises ValueError when a tag is empty.
     """
+
+class RenderError(ValueError):
+    """A request that cannot be rendered. `args` is (message, code, param); param is None where no field is at fault."""
+
+class Renderer:
+    """Turns requests for one model into prompts, and tokens into text. May be shared between threads."""
+
+    def __init__(self, folder: str | PathLike[str], seed: int | None = None) -> None:
+        """Read tokenizer.json, tokenizer_config.json, the chat template, generation_config.json and config.json.
+
+        `seed` starts the generator that requests without a seed draw theirs from; None: the system's randomness.
+        Raises ValueError for a file that is missing, damaged or not supported.
+        """
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was found and not used while loading, one line each."""
+
+    def chat(self, body: bytes, max_model_len: int, vocab_size: int) -> Prepared:
+        """Check and render the body of a request to /v1/chat/completions. Raises RenderError. Releases the GIL."""
+
+    def completion(self, body: bytes, max_model_len: int, vocab_size: int) -> Prepared:
+        """Check and render the body of a request to /v1/completions. Raises RenderError. Releases the GIL."""
+
+    def chat_text(self, body: bytes) -> str:
+        """Return the text of the prompt that a conversation gives. Raises RenderError. Releases the GIL."""
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        """Return the token ids of a text. Releases the GIL."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens left out. Releases the GIL."""
+
+class Prepared:
+    """A rendered request."""
+
+    @property
+    def prompt(self) -> bytes:
+        """Token ids, packed little-endian int32."""
+
+    @property
+    def sampling(self) -> tuple[int, int, float, float, int, list[int]]:
+        """Seed, max_tokens, temperature, top_p, top_k, stop ids: complete, as the engine takes them."""
+
+    def output(self) -> OutputText:
+        """Start the text of an output."""
+
+class OutputText:
+    """Text of one output, as its tokens come. For one thread at a time."""
+
+    def advance(
+        self, tokens: bytes, reason: str | None = None, stop_token: int | None = None
+    ) -> tuple[str, tuple[str, int | str | None, int] | None]:
+        """Take the tokens (packed int32) of a step and, in the last step, why the engine ended the request.
+
+        Returns the text that is certain now and, once, the end: finish reason, the stop string or id of the request
+        that ended it, and how many tokens count. An end without a reason from the engine is a stop string: abort the
+        request. Raises ValueError when `tokens` is no multiple of 4 bytes.
+        """

@@ -1,0 +1,65 @@
+"""From what a user set to what an engine core is told: the same for the server and the library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.config import EngineConfig
+from octavo.errors import ConfigError
+from octavo.memory import available_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from octavo.config import ServeConfig
+    from octavo.modelfiles import ModelFiles
+
+__all__ = ["RESTART_WINDOW_S", "engine_config"]
+
+#: Restarts within it count against `max_restarts`.
+RESTART_WINDOW_S = 600.0
+_DEFAULT_KV_BYTES = 4 << 30
+
+
+def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint: str = "") -> EngineConfig:
+    """Return the configuration of an engine core for a model.
+
+    `folder` is the run folder, `endpoint` where a frontend listens: empty for one in the same process. Raises
+    ConfigError for a context beyond the model's.
+    """
+    if config.max_model_len is not None and config.max_model_len > files.context_len:
+        raise ConfigError(
+            f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
+            "for (its config.json says so); give that or less",
+            "max_model_len",
+        )
+    return EngineConfig(
+        model=str(files.path),
+        model_name=config.names[0],
+        model_context_len=files.context_len,
+        run_dir=str(folder),
+        frontend_endpoint=endpoint,
+        dtype="bfloat16" if config.dtype == "auto" else config.dtype,
+        load_format=config.load_format,
+        seed=config.seed,
+        max_model_len=config.max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        block_size=config.block_size,
+        kv_cache_bytes=_kv_bytes(config),
+        tensor_parallel_size=config.tensor_parallel_size,
+        threads=config.threads,
+        worker_timeout_s=config.worker_timeout,
+        max_restarts=config.max_restarts,
+        restart_window_s=RESTART_WINDOW_S,
+        log_level=config.log_level,
+    )
+
+
+def _kv_bytes(config: ServeConfig) -> int:
+    if config.kv_cache_memory_bytes is not None:
+        return config.kv_cache_memory_bytes
+    free = available_bytes()
+    if free is None:
+        return _DEFAULT_KV_BYTES
+    return min(_DEFAULT_KV_BYTES, free // (4 * config.tensor_parallel_size))

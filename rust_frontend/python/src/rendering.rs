@@ -1,0 +1,214 @@
+//! Prompts and texts of one model, as the server makes them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest, FinishReason, StopReason};
+use octavo_render::{Limits, Prepared, Renderer};
+use octavo_wire::frontend::Finish;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+
+pyo3::create_exception!(
+    octavo_native,
+    RenderError,
+    PyValueError,
+    "A request that cannot be rendered. args: message, code, param (None where no field is at fault)."
+);
+
+/// Seed, `max_tokens`, temperature, `top_p`, `top_k`, stop ids: the fields of the wire's record, in its order.
+type SamplingTuple = (u64, u64, f64, f64, u64, Vec<i32>);
+
+/// Finish reason, stop string or id of the request, tokens that count.
+type EndTuple = (&'static str, Option<StopValue>, usize);
+
+/// What stopped an output.
+#[derive(IntoPyObject)]
+pub(crate) enum StopValue {
+    Token(i32),
+    Text(String),
+}
+
+/// Turns requests for one model into prompts, and tokens into text.
+#[pyclass(name = "Renderer", module = "octavo_native", frozen)]
+pub(crate) struct PyRenderer {
+    renderer: Arc<Renderer>,
+}
+
+#[pymethods]
+impl PyRenderer {
+    #[new]
+    #[pyo3(signature = (folder, seed=None))]
+    fn new(py: Python<'_>, folder: PathBuf, seed: Option<u64>) -> PyResult<Self> {
+        let renderer = py
+            .detach(|| Renderer::load(&folder, seed))
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self {
+            renderer: Arc::new(renderer),
+        })
+    }
+
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.renderer.warnings().to_vec()
+    }
+
+    fn chat(
+        &self,
+        py: Python<'_>,
+        body: PyBackedBytes,
+        max_model_len: usize,
+        vocab_size: usize,
+    ) -> PyResult<PyPrepared> {
+        self.prepare(py, max_model_len, vocab_size, |renderer, limits| {
+            let request = ChatRequest::from_body(Body::parse(&body)?)?;
+            renderer.chat(&request, limits)
+        })
+    }
+
+    fn completion(
+        &self,
+        py: Python<'_>,
+        body: PyBackedBytes,
+        max_model_len: usize,
+        vocab_size: usize,
+    ) -> PyResult<PyPrepared> {
+        self.prepare(py, max_model_len, vocab_size, |renderer, limits| {
+            let request = CompletionRequest::from_body(Body::parse(&body)?)?;
+            renderer.completion(&request, limits)
+        })
+    }
+
+    /// The text of the prompt that a conversation gives.
+    fn chat_text(&self, py: Python<'_>, body: PyBackedBytes) -> PyResult<String> {
+        py.detach(|| {
+            let request = ChatRequest::from_body(Body::parse(&body)?)?;
+            self.renderer.chat_text(&request)
+        })
+        .map_err(|error| refused(&error))
+    }
+
+    fn encode(&self, py: Python<'_>, text: &str, add_special_tokens: bool) -> PyResult<Vec<u32>> {
+        py.detach(|| self.renderer.tokenizer().encode(text, add_special_tokens))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    fn decode(&self, py: Python<'_>, ids: Vec<u32>) -> String {
+        py.detach(|| self.renderer.tokenizer().decode(&ids))
+    }
+}
+
+impl PyRenderer {
+    fn prepare(
+        &self,
+        py: Python<'_>,
+        max_model_len: usize,
+        vocab_size: usize,
+        make: impl Send + FnOnce(&Renderer, Limits) -> Result<Prepared, ApiError>,
+    ) -> PyResult<PyPrepared> {
+        let limits = Limits {
+            max_model_len,
+            vocab_size,
+        };
+        let prepared = py
+            .detach(|| make(&self.renderer, limits))
+            .map_err(|error| refused(&error))?;
+        Ok(PyPrepared {
+            renderer: Arc::clone(&self.renderer),
+            prepared,
+        })
+    }
+}
+
+/// A rendered request.
+#[pyclass(name = "Prepared", module = "octavo_native", frozen)]
+pub(crate) struct PyPrepared {
+    renderer: Arc<Renderer>,
+    prepared: Prepared,
+}
+
+#[pymethods]
+impl PyPrepared {
+    /// Token ids, packed little-endian int32.
+    #[getter]
+    fn prompt<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let ids = &self.prepared.prompt;
+        let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        PyBytes::new(py, &packed)
+    }
+
+    #[getter]
+    fn sampling(&self) -> SamplingTuple {
+        let sampling = &self.prepared.sampling;
+        (
+            sampling.seed,
+            sampling.max_tokens,
+            sampling.temperature,
+            sampling.top_p,
+            sampling.top_k,
+            sampling.stop_token_ids.clone(),
+        )
+    }
+
+    fn output(&self) -> PyOutputText {
+        PyOutputText {
+            output: self.renderer.output(&self.prepared.output),
+        }
+    }
+}
+
+/// Text of one output, as its tokens come.
+#[pyclass(name = "OutputText", module = "octavo_native")]
+pub(crate) struct PyOutputText {
+    output: octavo_render::OutputText,
+}
+
+#[pymethods]
+impl PyOutputText {
+    /// A step takes microseconds: less than giving the interpreter away and taking it back.
+    #[pyo3(signature = (tokens, reason=None, stop_token=None))]
+    fn advance(
+        &mut self,
+        tokens: &[u8],
+        reason: Option<String>,
+        stop_token: Option<i32>,
+    ) -> PyResult<(String, Option<EndTuple>)> {
+        let (ids, rest) = tokens.as_chunks::<4>();
+        if !rest.is_empty() {
+            return Err(PyValueError::new_err(format!(
+                "tokens has {} bytes; it must hold 4 for each id",
+                tokens.len()
+            )));
+        }
+        let ids: Vec<i32> = ids.iter().map(|id| i32::from_le_bytes(*id)).collect();
+        let finish = reason.map(|reason| Finish {
+            reason,
+            stop_token,
+            message: None,
+        });
+        let update = self.output.advance(&ids, finish.as_ref());
+        let end = update.end.map(|end| {
+            let stop = end.stop_reason.map(|reason| match reason {
+                StopReason::Token(id) => StopValue::Token(id),
+                StopReason::Text(text) => StopValue::Text(text),
+            });
+            (name(end.reason), stop, end.completion_tokens)
+        });
+        Ok((update.text, end))
+    }
+}
+
+fn name(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Abort => "abort",
+        FinishReason::Error => "error",
+    }
+}
+
+fn refused(error: &ApiError) -> PyErr {
+    RenderError::new_err((error.message.clone(), error.code, error.param.clone()))
+}
