@@ -18,7 +18,7 @@ pub use compose::{Calls, Edge, Grammar, Node, Target};
 pub use detect::{Detected, Found};
 pub use error::FormatError;
 pub use format::{AfterCall, Arguments, ChoiceNone, Format, IdPolicy, UnknownTool, Untyped};
-pub use render::{ArgumentStyle, Render, RenderedCall, RenderedMessage};
+pub use render::{ArgumentStyle, CallShape, Render, RenderedCall, RenderedMessage};
 pub use state::{
     Codec, Kind, MarkerText, NamePattern, Policy, Route, State, Syntax, TextRule, To, Trim,
 };

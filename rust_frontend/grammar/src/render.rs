@@ -80,7 +80,55 @@ pub struct RenderedMessage {
     pub calls: Vec<RenderedCall>,
 }
 
+/// The texts around a call's arguments: what guided decoding forces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallShape {
+    /// Before the first call.
+    pub open: String,
+    /// From the beginning of a call to its arguments.
+    pub begin: String,
+    /// From its arguments to its end.
+    pub end: String,
+    /// Between two calls.
+    pub join: String,
+    /// After the last call.
+    pub close: String,
+    /// How the arguments are written.
+    pub arguments: ArgumentStyle,
+}
+
 impl Render {
+    /// Return the texts around the arguments of a call of this tool, the `index`th of its message; none where the
+    /// format has no calls.
+    pub fn shape(&self, name: &str, index: usize) -> Option<CallShape> {
+        let (begin, end) = self.call.split_once("{args}")?;
+        let quoted = Value::String(name.to_owned()).to_string();
+        let index = index.to_string();
+        let fields = [
+            ("name", name),
+            ("name_json", quoted.as_str()),
+            ("index", index.as_str()),
+        ];
+        Some(CallShape {
+            open: self.open.clone(),
+            begin: fill(begin, &fields),
+            end: fill(end, &fields),
+            join: self.join.clone(),
+            close: self.close.clone(),
+            arguments: self.arguments,
+        })
+    }
+
+    /// Return the text with which calls begin, before any name: where a mask starts when calls are optional. Empty
+    /// where a call begins with its name.
+    pub fn trigger(&self) -> String {
+        let whole = format!("{}{}", self.open, self.call);
+        let fields = ["{name", "{index}", "{args}"]
+            .iter()
+            .filter_map(|field| whole.find(field));
+        whole[..fields.min().unwrap_or(whole.len())].to_owned()
+    }
+
     /// Write a message: thoughts, answer, calls.
     pub fn write(&self, message: &RenderedMessage) -> String {
         let mut out = String::new();

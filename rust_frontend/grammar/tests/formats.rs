@@ -1,7 +1,7 @@
 //! The formats that ship are read, and errors name their place.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use octavo_grammar::{Format, Registry};
+use octavo_grammar::{ArgumentStyle, Format, Registry, RenderedCall, RenderedMessage};
 
 #[test]
 fn all_builtin_formats_are_valid() {
@@ -88,4 +88,44 @@ fn errors_name_file_line_and_key() {
         error("kind = \"args\"", "kin = \"args\"")
             .starts_with("x.toml:14: file: unknown field `kin`")
     );
+}
+
+#[test]
+fn what_guided_decoding_forces_is_what_is_written() {
+    let registry = Registry::builtin().unwrap();
+    let mut shaped = 0;
+    for format in registry.formats() {
+        let Some(render) = &format.render else {
+            continue;
+        };
+        let Some(shape) = render.shape("get_time", 0) else {
+            assert!(
+                format.tool.is_empty(),
+                "{}: no shape of a call",
+                format.name
+            );
+            continue;
+        };
+        let call = RenderedCall {
+            name: "get_time".to_owned(),
+            arguments: serde_json::Map::new(),
+        };
+        let written = render.write(&RenderedMessage {
+            calls: vec![call],
+            ..RenderedMessage::default()
+        });
+        let braces = matches!(
+            shape.arguments,
+            ArgumentStyle::Json | ArgumentStyle::TypedKv
+        );
+        let args = if braces { "{}" } else { "" };
+        let forced = format!(
+            "{}{}{args}{}{}",
+            shape.open, shape.begin, shape.end, shape.close
+        );
+        assert_eq!(forced, written, "{}", format.name);
+        assert!(written.starts_with(&render.trigger()), "{}", format.name);
+        shaped += 1;
+    }
+    assert!(shaped > 35, "{shaped}");
 }

@@ -76,6 +76,11 @@ fn main() {
             called.map_or(f64::NAN, |text| cost(&machine, &text, &Start::Content)),
         );
     }
+    angles(&registry);
+}
+
+/// What a text costs in which every character may begin a marker.
+fn angles(registry: &Registry) {
     let machine = Machine::new(Grammar::compose(
         registry.tool("qwen3_coder"),
         registry.reasoning("qwen3"),

@@ -213,18 +213,34 @@ impl Parser {
     }
 
     fn run(&mut self, last: bool) {
+        let mut idle = 0;
         while self.buffer.held() > 0 {
-            let kind = self.state().state.kind;
-            let more = match kind {
-                Kind::Args if self.codec.is_some() => self.step_codec(last),
-                Kind::Args => self.step_done(last),
-                Kind::Header if self.text.is_empty() => self.step_head(last),
-                Kind::Params if self.waits_for_value() => self.step_params(last),
-                _ => self.step_text(last),
-            };
-            if !more {
+            let held = self.buffer.held();
+            if !self.step(last) {
                 break;
             }
+            idle = if self.buffer.held() == held {
+                idle + 1
+            } else {
+                0
+            };
+            if idle > 2 * self.machine.grammar.nodes.len() + 8 {
+                // A format whose kept markers lead in a circle: the character is text, and reading goes on.
+                idle = 0;
+                let next = self.buffer.rest().chars().next().map_or(0, char::len_utf8);
+                self.sink.content(self.buffer.advance(next));
+            }
+        }
+    }
+
+    /// Read on; false where more text is needed.
+    fn step(&mut self, last: bool) -> bool {
+        match self.state().state.kind {
+            Kind::Args if self.codec.is_some() => self.step_codec(last),
+            Kind::Args => self.step_done(last),
+            Kind::Header if self.text.is_empty() => self.step_head(last),
+            Kind::Params if self.waits_for_value() => self.step_params(last),
+            _ => self.step_text(last),
         }
     }
 }

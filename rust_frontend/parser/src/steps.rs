@@ -198,10 +198,11 @@ impl Parser {
         let (Hit::Edge { at: to, .. } | Hit::Special { at: to, .. } | Hit::Text { to }) = hit;
         let text = &self.buffer.rest()[..to];
         let space = to - text.trim_start().len();
-        if space == to {
-            return self.step_text(last);
-        }
+        // White space before a value is layout, whether or not its marker is missing.
         self.buffer.advance(space);
+        if space == to {
+            return !matches!(hit, Hit::Text { .. }) && self.step_text(last);
+        }
         let value = node.edges.iter().find_map(|edge| match edge.target {
             Target::Node(to) if machine.grammar.nodes[to].state.kind == Kind::Value => Some(to),
             _ => None,

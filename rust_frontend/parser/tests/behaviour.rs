@@ -288,3 +288,14 @@ fn a_limit_completes_nothing() {
     let ended = parse(&machine, Options::default(), text, Finish::Stop);
     assert_eq!(ended.calls[0].arguments, "{\"a\": \"half\"}");
 }
+
+#[test]
+fn kept_markers_in_a_circle_end() {
+    let text = "name = \"c\"\ntool = [\"c\"]\ndoc = \"A circle.\"\nstart = \"content\"\n[markers]\nm = \"<m>\"\n\
+        [states.content]\nkind = \"content\"\non = { m = { to = \"b\", keep = true } }\n\
+        [states.b]\nkind = \"between\"\non = { m = { to = \"content\", keep = true } }\n";
+    let format = Format::parse("c.toml", text).unwrap();
+    let machine = Machine::new(Grammar::compose(Some(&format), None, Calls::Parse, true));
+    let message = read(&machine, Options::default(), "a<m>b<m>");
+    assert_eq!(message.content, "a<m>b<m>");
+}

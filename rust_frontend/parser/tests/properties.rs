@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Choice, all_formats, fail, fold, machine, machine_of, registry, run_all, show};
-use octavo_grammar::{Format, Kind};
-use octavo_parser::{Finish, Message, Options, Parser, Start};
+use octavo_grammar::{Calls, Codec, Format, Grammar, Kind};
+use octavo_parser::{Finish, Machine, Message, Options, Parser, Start, Tools};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 /// Bytes that may be held back beside a marker: white space is looked through, and a name behind a quote.
 const LOOK: usize = 256;
@@ -95,39 +98,126 @@ fn text_of(format: &Format) -> impl Strategy<Value = String> {
     .prop_map(|pieces| pieces.concat())
 }
 
+/// A request for a generated text.
+#[derive(Debug, Clone)]
+struct Request {
+    start: u8,
+    known: bool,
+    parallel: bool,
+    mode: u8,
+    length: bool,
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    (
+        0..3_u8,
+        any::<bool>(),
+        any::<bool>(),
+        0..5_u8,
+        any::<bool>(),
+    )
+        .prop_map(|(start, known, parallel, mode, length)| Request {
+            start,
+            known,
+            parallel,
+            mode,
+            length,
+        })
+}
+
+impl Request {
+    fn options(&self) -> Options {
+        let starts = [Start::Default, Start::Content, Start::Reasoning];
+        let schema =
+            json!({"properties": {"a": {"type": ["integer", "null"]}, "x": {"type": "string"}}});
+        let tool = json!({"type": "function", "function": {"name": "f", "parameters": schema}});
+        Options {
+            start: starts[usize::from(self.start)].clone(),
+            tools: if self.known {
+                Tools::from_json(&[tool])
+            } else {
+                Tools::default()
+            },
+            parallel: self.parallel,
+            ..Options::default()
+        }
+    }
+
+    fn finish(&self) -> Finish {
+        if self.length {
+            Finish::Length
+        } else {
+            Finish::Stop
+        }
+    }
+}
+
+/// The machines of all modes: calls are calls (most often), hidden, or text.
+fn modes(format: &Format) -> Vec<Arc<Machine>> {
+    let tool = (!format.tool.is_empty()).then_some(format);
+    let reasoning = (!format.reasoning.is_empty()).then_some(format);
+    let calls = [
+        Calls::Parse,
+        Calls::Parse,
+        Calls::Parse,
+        Calls::Drop,
+        Calls::Text,
+    ];
+    calls
+        .iter()
+        .map(|calls| Machine::new(Grammar::compose(tool, reasoning, *calls, true)))
+        .collect()
+}
+
+/// Whether the parser writes all arguments itself, so that they are JSON whatever the model wrote.
+fn writes_arguments(format: &Format) -> bool {
+    let models_own = [
+        Codec::JsonPassthrough,
+        Codec::JsonObjectWithName,
+        Codec::Verbatim,
+    ];
+    format
+        .states
+        .values()
+        .all(|state| state.codec.is_none_or(|codec| !models_own.contains(&codec)))
+}
+
 #[test]
 fn the_cut_does_not_matter() {
     run_all(150, |format, runner| {
-        let machine = machine_of(format);
-        let longest = machine
+        let machines = modes(format);
+        let edges = machines[0]
             .grammar()
             .nodes
             .iter()
-            .flat_map(|node| &node.edges)
-            .map(|edge| edge.text.len())
-            .max();
+            .flat_map(|node| &node.edges);
+        let longest = edges.map(|edge| edge.text.len()).max().unwrap_or(0);
+        let own = writes_arguments(format);
         let input = (
             text_of(format),
             proptest::collection::vec(any::<u16>(), 0..12),
-            any::<bool>(),
-            0..3_u8,
+            request(),
         );
-        let result = runner.run(&input, |(text, at, length, start)| {
-            let finish = if length { Finish::Length } else { Finish::Stop };
-            let start =
-                [Start::Default, Start::Content, Start::Reasoning][usize::from(start)].clone();
-            let options = Options {
-                start,
-                ..Options::default()
-            };
-            let (whole, _) = fold(&machine, &options, &[&text], finish);
-            let (pieces, held) = fold(&machine, &options, &cut(&text, &at), finish);
+        let result = runner.run(&input, |(text, at, request)| {
+            let machine = &machines[usize::from(request.mode)];
+            let (options, finish) = (request.options(), request.finish());
+            let (whole, _) = fold(machine, &options, &[&text], finish);
+            let (pieces, held) = fold(machine, &options, &cut(&text, &at), finish);
             prop_assert_eq!(&whole, &pieces, "{}", text);
             let chars: Vec<String> = text.chars().map(String::from).collect();
             let chars: Vec<&str> = chars.iter().map(String::as_str).collect();
-            let (each, _) = fold(&machine, &options, &chars, finish);
+            let (each, _) = fold(machine, &options, &chars, finish);
             prop_assert_eq!(&whole, &each, "{}", text);
-            prop_assert!(held <= longest.unwrap_or(0) + LOOK, "{held} bytes held");
+            prop_assert!(held <= longest + LOOK, "{held} bytes held");
+            for call in whole.calls.iter().filter(|_| own && !request.length) {
+                let json = serde_json::from_str::<Value>(&call.arguments);
+                prop_assert!(
+                    json.is_ok_and(|json| json.is_object()),
+                    "{} -> {}",
+                    text,
+                    show(&whole)
+                );
+            }
             Ok(())
         });
         fail(format, result)

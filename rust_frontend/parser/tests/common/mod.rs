@@ -149,8 +149,13 @@ pub fn run_all(
     cases: u32,
     check: impl Fn(&Format, &mut proptest::test_runner::TestRunner) -> Option<String>,
 ) {
+    // A longer search by hand: OCTAVO_CASES=20 runs twenty times as many.
+    let times = std::env::var("OCTAVO_CASES")
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(1);
     let config = ProptestConfig {
-        cases,
+        cases: cases * times,
         failure_persistence: None,
         ..ProptestConfig::default()
     };
