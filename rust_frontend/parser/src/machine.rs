@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_grammar::{Codec as Named, Grammar, Kind, Node};
+use octavo_grammar::{Codec as Named, Grammar, Kind, Node, Target};
 
 use crate::codec::Codec;
 use crate::event::{Event, Finish};
@@ -130,7 +130,7 @@ impl Parser {
         );
         sink.restrict(grammar.drop_calls, options.parallel);
         sink.content(&grammar.preface);
-        Self {
+        let mut parser = Self {
             machine: Arc::clone(machine),
             buffer: Buffer::default(),
             sink,
@@ -145,6 +145,31 @@ impl Parser {
             committed: false,
             skip_special: options.skip_special,
             finished: false,
+        };
+        if let Start::After(tail) = &options.start
+            && grammar.nodes[grammar.start].state.kind == Kind::Header
+        {
+            parser.replay(tail);
+        }
+        parser
+    }
+
+    /// Read the head of a message that the prompt has begun; what it says is not the answer's.
+    fn replay(&mut self, tail: &str) {
+        let grammar = &self.machine.grammar;
+        let start = grammar.start;
+        let edges = grammar.nodes.iter().flat_map(|node| &node.edges);
+        let heads = edges.filter(|edge| !edge.keep && edge.target == Target::Node(start));
+        let begun = heads
+            .filter_map(|edge| tail.rfind(edge.text.as_str()))
+            .max();
+        if let Some(at) = begun {
+            self.node = start;
+            self.push_text(&tail[at..]);
+            self.run(false);
+            self.buffer.compact();
+            self.sink.take();
+            self.sink.pause();
         }
     }
 
