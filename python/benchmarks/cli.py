@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from octavo.benchmarks import startup, sweep
+from octavo.benchmarks import latency, startup, sweep, throughput
 from octavo.benchmarks.options import add_flags, from_namespace
 from octavo.errors import ConfigError, OctavoError
 
@@ -24,7 +24,7 @@ The flags are those of `vllm bench serve`. What each figure means: docs/benchmar
 
 
 def _parser(make: Callable[..., argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    root = make(prog="octavo bench", description="Measure a server.", allow_abbrev=False)
+    root = make(prog="octavo bench", description="Measure a server, or the engine without one.", allow_abbrev=False)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     raw: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     serve = commands.add_parser(
@@ -37,7 +37,7 @@ def _parser(make: Callable[..., argparse.ArgumentParser]) -> argparse.ArgumentPa
     )
     add_flags(serve)
     serve.set_defaults(run=_serve, parser=serve)
-    for module in (sweep, startup):
+    for module in (sweep, throughput, latency, startup):
         module.add_command(commands, raw)
     return root
 

@@ -7,6 +7,7 @@ import difflib
 import itertools
 import logging
 import operator
+import os
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,7 +45,7 @@ def library_config(model: str, given: Mapping[str, Any]) -> ServeConfig:
     None stands for the default. Raises ConfigError for a name that there is not, a value out of range, and for what
     only a server has.
     """
-    known = {setting.name: setting for setting in settings() if setting.group != "Server" and not setting.positional}
+    known = [s.name for s in settings() if s.group != "Server" and s.name not in ("model", "served_model_name")]
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -80,7 +81,7 @@ class LoadedModel:
             self.engine = EngineThread(engine_config(config, files, folder))
             stack.callback(self.engine.close)
             # Also at the end of the program, and when nobody holds this any more.
-            self._finalizer = weakref.finalize(self, stack.pop_all().close)
+            self._finalizer = weakref.finalize(self, _close, os.getpid(), stack.pop_all())
         self._ids = itertools.count(1)
 
     def close(self) -> None:
@@ -122,6 +123,12 @@ class LoadedModel:
             raise RequestError(message, code, param) from None
         number = next(self._ids)
         return Request(number, f"{kind}-{number}", text, prepared)
+
+
+def _close(owner: int, stack: contextlib.ExitStack) -> None:
+    """Close in the process that opened: one that was forked from it must leave its parent's engine alone."""
+    if os.getpid() == owner:
+        stack.close()
 
 
 def _prompt(prompt: Prompt) -> str | list[int]:
