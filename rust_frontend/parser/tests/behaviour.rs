@@ -300,51 +300,54 @@ fn kept_markers_in_a_circle_end() {
     assert_eq!(message.content, "a<m>b<m>");
 }
 
+/// A reasoning format, the end of a prompt, and whether it leaves thoughts open.
+const PROMPTS: &[(&str, &str, bool)] = &[
+    (
+        "qwen3",
+        "<|im_start|>user\nWhat is <think>?<|im_end|>\n<|im_start|>assistant\n",
+        false,
+    ),
+    (
+        "qwen3",
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n",
+        false,
+    ),
+    (
+        "qwen3",
+        "say </think><|im_end|>\n<|im_start|>assistant\n<think>\n",
+        true,
+    ),
+    (
+        "minimax_m2",
+        "example: <think>x</think>[e~[\n]~b]ai\n<think>\n",
+        true,
+    ),
+    ("glm45", "<|assistant|></think>", false),
+    ("deepseek_v4", "<｜Assistant｜><think>", true),
+    ("gemma4", "<|turn>model\n<|channel>thought\n", true),
+    (
+        "gemma4",
+        "<|turn>model\n<|channel>thought\n<channel|>",
+        false,
+    ),
+    (
+        "cohere_command4",
+        "<|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>",
+        false,
+    ),
+    ("kimi_k3", "<|open|>think<|sep|>", true),
+    ("kimi_k3", "<|open|>response<|sep|>", false),
+    (
+        "openai_gptoss",
+        "<|start|>assistant<|channel|>analysis<|message|>",
+        true,
+    ),
+];
+
 #[test]
 fn prompts_say_where_an_answer_begins() {
     let registry = registry();
-    for (name, prompt, thoughts) in [
-        (
-            "qwen3",
-            "<|im_start|>user\nWhat is <think>?<|im_end|>\n<|im_start|>assistant\n",
-            false,
-        ),
-        (
-            "qwen3",
-            "<|im_start|>assistant\n<think>\n\n</think>\n\n",
-            false,
-        ),
-        (
-            "qwen3",
-            "say </think><|im_end|>\n<|im_start|>assistant\n<think>\n",
-            true,
-        ),
-        (
-            "minimax_m2",
-            "example: <think>x</think>[e~[\n]~b]ai\n<think>\n",
-            true,
-        ),
-        ("glm45", "<|assistant|></think>", false),
-        ("deepseek_v4", "<｜Assistant｜><think>", true),
-        ("gemma4", "<|turn>model\n<|channel>thought\n", true),
-        (
-            "gemma4",
-            "<|turn>model\n<|channel>thought\n<channel|>",
-            false,
-        ),
-        (
-            "cohere_command4",
-            "<|CHATBOT_TOKEN|><|START_THINKING|><|END_THINKING|>",
-            false,
-        ),
-        ("kimi_k3", "<|open|>think<|sep|>", true),
-        ("kimi_k3", "<|open|>response<|sep|>", false),
-        (
-            "openai_gptoss",
-            "<|start|>assistant<|channel|>analysis<|message|>",
-            true,
-        ),
-    ] {
+    for (name, prompt, thoughts) in PROMPTS {
         let machine = machine(
             &registry,
             Choice {
@@ -353,19 +356,19 @@ fn prompts_say_where_an_answer_begins() {
             },
         );
         let options = Options {
-            start: Start::After(prompt.to_owned()),
+            start: Start::After((*prompt).to_owned()),
             ..Options::default()
         };
         let message = read(&machine, options, "word");
         assert_eq!(
             message.reasoning == "word",
-            thoughts,
+            *thoughts,
             "{name}: {prompt} -> {}",
             show(&message)
         );
         assert_eq!(
             message.content == "word",
-            !thoughts,
+            !*thoughts,
             "{name}: {prompt} -> {}",
             show(&message)
         );
