@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import triton
 
-__all__ = ["Ceilings", "Report", "Timing", "calibrate", "time_graph"]
+__all__ = ["Ceilings", "Report", "Timing", "calibrate", "commit", "time_graph"]
 
 REPLAYS = 15
 
@@ -118,7 +118,7 @@ class Report:
                 "triton": triton.__version__,
                 "cuda": torch.version.cuda,
                 "device": torch.cuda.get_device_name(),
-                "commit": _commit(),
+                "commit": commit(),
             },
             "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "command": " ".join(["python -m bench.kernels", *sys.argv[1:]]).replace(str(path), "FILE"),
@@ -126,7 +126,8 @@ class Report:
         path.write_text(json.dumps([record | common for record in self.records], indent=1) + "\n", encoding="utf-8")
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Return the commit that is measured, as far as it is known."""
     if "OCTAVO_COMMIT" in os.environ:  # a copy of the tree may come without its repository
         return os.environ["OCTAVO_COMMIT"]
     try:

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 __all__ = [
     "ActivationOps",
     "AttentionOps",
+    "DecodeInputs",
+    "DeviceStep",
     "EmbeddingOps",
     "Kernels",
     "KvCache",
@@ -23,6 +27,7 @@ __all__ = [
     "NormOps",
     "PagedStep",
     "PreparedAttention",
+    "ReplayOps",
     "SampleInputs",
     "SampleOps",
     "StateOps",
@@ -173,6 +178,69 @@ class StateOps(Protocol):
         """Return tokens[slots[i], positions[i]]."""
         ...
 
+    def append(
+        self, tokens: Tensor, lengths: Tensor, slots: Tensor, sampled: Tensor
+    ) -> None:  # [S, L] int32, [S] int32, [R] int64, [R] int64
+        """Set tokens[slots[i], lengths[slots[i]]] = sampled[i] and count it. Slots are distinct."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStep:
+    """A step whose decode rows are known to the device alone, so that a recorded step can be replayed.
+
+    The first `num_decodes` rows have `queries` tokens each, and those lie first among the step's tokens. `starts` and
+    `counts` describe the rows behind them; with none, every size is fixed and the tensors may change under a recording.
+    """
+
+    num_decodes: int
+    queries: int
+    lengths: Tensor  # [num_decodes] int32, device: tokens of the row with those of this step; 0: padding
+    tables: Tensor  # [R, blocks] int32, device: block ids, valid as far as the row's tokens go
+    rows: Tensor  # [T] int64, device: the row of each token
+    positions: Tensor  # [T] int64, device: negative for the tokens of padding
+    block_tokens: int
+    longest: int = 0  # no decode row has more tokens; 0: unknown
+    starts: tuple[int, ...] = ()  # of the rows behind the decode rows
+    counts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeInputs:
+    """The fixed tensors from which a recorded decode step reads its rows."""
+
+    ids: Tensor  # [R] int32
+    positions: Tensor  # [R] int64; -1 for padding
+    lengths: Tensor  # [R] int32; 0 for padding
+    tables: Tensor  # [R, blocks] int32
+
+
+class ReplayOps(Protocol):
+    """What a device that can record its launches needs besides, so that a decode step is one launch."""
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a step from which on recording gains nothing."""
+        ...
+
+    def gather_decodes(
+        self, tokens: Tensor, lengths: Tensor, tables: Tensor, slots: Tensor, out: DecodeInputs, block_tokens: int
+    ) -> None:  # [S, L] int32, [S] int32, [S, blocks] int32, [R] int64
+        """Write the inputs of a decode step of `slots` into `out`. Negative slots are padding."""
+        ...
+
+    def prepare(self, step: DeviceStep, heads: int) -> PreparedAttention:
+        """Return the attention of a step without rows behind the decode rows. It neither reads nor writes padding."""
+        ...
+
+    def record(self, body: Callable[[], object]) -> Callable[[], None]:
+        """Run `body` once, then record what it launches; return what replays it on the current stream.
+
+        `body` must not wait for the device, and what it returns to Python in the recording stays where it is. Memory of
+        recordings is shared: one replay may overwrite what an earlier one of another recording left.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
@@ -185,3 +253,4 @@ class Kernels:
     attention: AttentionOps
     sample: SampleOps
     state: StateOps
+    replay: ReplayOps | None = None  # None: steps are not recorded

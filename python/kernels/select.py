@@ -22,14 +22,20 @@ DTYPES = ("float32", "bfloat16")
 
 
 def select(device: str, dtype: str) -> Kernels:
-    """Return the fastest implementation of each family for `device` ("cpu") and `dtype`.
+    """Return the fastest implementation of each family for `device` ("cpu", "cuda:0") and `dtype`.
 
     Raises ConfigError for a device or dtype that nothing here runs on.
     """
     if dtype not in DTYPES:
         raise ConfigError(f"the dtype {dtype!r} is not supported; known: {', '.join(DTYPES)}.", "dtype")
-    if device.partition(":")[0] != "cpu":
-        raise ConfigError(f"the device {device!r} is not supported; known: cpu.", "device")
+    kind = device.partition(":")[0]
+    if kind == "cuda":
+        # Triton is neither there nor wanted on machines without a GPU.
+        from octavo.kernels.triton.build import triton_kernels
+
+        return triton_kernels(device, dtype)
+    if kind != "cpu":
+        raise ConfigError(f"the device {device!r} is not supported; known: cpu, cuda, cuda:N.", "device")
     return Kernels(
         linear=cpu_linear.CpuLinear() if cpu_linear.available() else RefLinear(),
         embedding=RefEmbedding(),

@@ -27,7 +27,7 @@ class RopeTable:
         self._cos = (whole.cos() * scale).to(device=build.device, dtype=build.dtype)
         self._sin = (whole.sin() * scale).to(device=build.device, dtype=build.dtype)
 
-    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # [T] int64 -> [T, D] dtype, twice
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # [T] int64, not negative -> [T, D] dtype, twice
         return self._cos.index_select(0, positions), self._sin.index_select(0, positions)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from octavo.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from octavo.models.base import Model
     from octavo.wire.worker import KvGroupAlloc
 
-__all__ = ["allocate_caches", "cache_bytes", "free_bytes"]
+__all__ = ["allocate_caches", "cache_bytes", "device_free_bytes", "free_bytes"]
 
 
 def allocate_caches(
@@ -37,6 +39,13 @@ def allocate_caches(
 def cache_bytes(caches: tuple[KvCache, ...]) -> int:
     """Return the size of the caches."""
     return sum(cache.k.nbytes + cache.v.nbytes for cache in caches)
+
+
+def device_free_bytes(device: str) -> int:
+    """Return the memory that a worker on `device` could still allocate; 0 where the system does not say."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0])
+    return free_bytes()
 
 
 def free_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:

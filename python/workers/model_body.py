@@ -17,17 +17,19 @@ from octavo.models.base import build_model
 from octavo.wire.worker import KvReady, Ready, StepResult
 from octavo.workers.distributed import join
 from octavo.workers.loading.load import load_weights
-from octavo.workers.memory import free_bytes
+from octavo.workers.memory import device_free_bytes
 from octavo.workers.runner import Limits, Runner
 from octavo.workers.threads import choose_threads
+from octavo.workers.transfer import Download
 
 if TYPE_CHECKING:
     from octavo.kernels.api import Kernels
     from octavo.models.base import Model
     from octavo.wire.worker import AllocateKv, Init, StepPlan
     from octavo.workers.body import WorkerBody
+    from octavo.workers.runner import Drawn
 
-__all__ = ["OUTPUT_RANK", "ModelBody"]
+__all__ = ["OUTPUT_RANK", "ModelBody", "PendingStep"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,10 +37,34 @@ _log = logging.getLogger(__name__)
 OUTPUT_RANK = 0
 
 
+class PendingStep:
+    """A step that was launched. Its tokens are on their way to the host."""
+
+    def __init__(self, step: int, drawn: Drawn, started: float) -> None:
+        self.step = step
+        self._slots, self._generations = drawn.slots, drawn.generations
+        self._tokens = Download(drawn.tokens)
+        self._started = started
+
+    def wait(self) -> StepResult:
+        """Return the result, once the device has come so far."""
+        tokens = self._tokens.wait()
+        return StepResult(
+            step=self.step,
+            slots=self._slots.astype("<i4").tobytes(),
+            generations=self._generations.astype("<i4").tobytes(),
+            lengths=b"\x01\x00\x00\x00" * len(self._slots),
+            tokens=tokens.astype("<i4").tobytes(),
+            compute_us=round((time.perf_counter() - self._started) * 1e6),
+        )
+
+
 class ModelBody:
     """Loads a model and steps it. See WorkerBody."""
 
-    def __init__(self) -> None:
+    def __init__(self, graph_sizes: tuple[int, ...] | None = None) -> None:
+        """`graph_sizes`: as in Runner."""
+        self._graph_sizes = graph_sizes
         self._progress = Progress()
         self._init: Init | None = None
         self._model: Model | None = None
@@ -49,19 +75,21 @@ class ModelBody:
         started = time.monotonic()
         torch.set_grad_enabled(False)
         torch.set_num_threads(choose_threads(message.threads, message.world_size))
+        if message.device.startswith("cuda"):
+            torch.cuda.set_device(message.device)
         files = resolve(message.model, message.load_format)
         kernels = select(message.device, message.dtype)
         dtype: torch.dtype = getattr(torch, message.dtype)
         build = Build(kernels, join(message), dtype, message.device, message.max_model_len)
         model = build_model(files.architecture, files.config, build)
-        load_weights(model, files, message.seed, self._progress)
+        load_weights(model, files, message.seed, self._progress, message.device)
         self._init, self._model, self._kernels = message, model, kernels
         self._progress.phase = "idle"
         ready = Ready(
             rank=message.rank,
             vocab_size=model.vocab_size,
             kv_specs=model.kv_specs(),
-            free_bytes=free_bytes(),
+            free_bytes=device_free_bytes(message.device),
             weight_bytes=model.weight_bytes(),
             load_ms=round((time.monotonic() - started) * 1000),
         )
@@ -79,29 +107,25 @@ class ModelBody:
         if self._init is None or self._model is None or self._kernels is None:
             raise ProtocolError("AllocateKv came before Init")
         limits = Limits(self._init.max_num_seqs, self._init.max_model_len)
-        self._runner = Runner(self._model, self._kernels, limits, message.groups, self._init.device)
+        self._runner = Runner(self._model, self._kernels, limits, message.groups, self._init.device, self._graph_sizes)
         self._progress = self._runner.progress
         self._progress.phase = "idle"
         return KvReady(self._init.rank, self._runner.cache_bytes)
 
     def step(self, plan: StepPlan) -> StepResult | None:
+        pending = self.launch(plan)
+        result = None if pending is None else pending.wait()
+        self._progress.phase = "idle"
+        return result
+
+    def launch(self, plan: StepPlan) -> PendingStep | None:
+        """Launch one plan and return its result to come; None on ranks that do not report."""
         if self._init is None or self._runner is None:
             raise ProtocolError(f"step {plan.step} came before AllocateKv")
         started = time.perf_counter()
         self._progress.step, self._progress.layer, self._progress.phase = plan.step, 0, "step"
         drawn = self._runner.step(plan)
-        result = None
-        if self._init.rank == OUTPUT_RANK:
-            result = StepResult(
-                step=plan.step,
-                slots=drawn.slots.astype("<i4").tobytes(),
-                generations=drawn.generations.astype("<i4").tobytes(),
-                lengths=b"\x01\x00\x00\x00" * len(drawn.slots),
-                tokens=drawn.tokens.numpy(force=True).astype("<i4").tobytes(),
-                compute_us=round((time.perf_counter() - started) * 1e6),
-            )
-        self._progress.phase = "idle"
-        return result
+        return PendingStep(plan.step, drawn, started) if self._init.rank == OUTPUT_RANK else None
 
     def progress(self) -> tuple[str, int, int]:
         now = self._progress

@@ -6,6 +6,8 @@ Charter. One step is apply, prepare, forward, sample, in this order and nothing 
   slots' history on the device, so that tokens drawn by the step before need not pass through the host;
 - forward: the model, over all tokens of the step;
 - sample: logits of the rows that reach the end of their tokens, one token each, appended to the history.
+Where the kernels can record launches, prepare, forward and sample of a decode step are one replay (see graphs.py).
+Nothing here waits for the device: a step may be launched before the one before it has ended.
 The runner knows no model, no attention kind and no device. It checks what the plan says about slots against what it
 has; a plan that does not fit is a ProtocolError, never silent garbage.
 """
@@ -21,10 +23,12 @@ import torch
 from octavo.errors import ProtocolError
 from octavo.kernels.api import PagedStep
 from octavo.layers.batch import ForwardBatch, Progress
+from octavo.workers.graphs import DecodeGraphs, StepParts, decode_sizes
 from octavo.workers.memory import allocate_caches, cache_bytes
 from octavo.workers.sampling.sampler import Sampler
 from octavo.workers.state.block_tables import BlockTables
 from octavo.workers.state.slots import Slots
+from octavo.workers.transfer import upload
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +56,7 @@ class Drawn:
 
     slots: Ints  # [R] int32
     generations: Ints  # [R] int32
-    tokens: Tensor  # [R] int32, device
+    tokens: Tensor  # [R] int64, device; valid until the next step is launched
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,19 @@ class Runner:
     """Owns a model, its KV cache and the slots of one rank."""
 
     def __init__(
-        self, model: Model, kernels: Kernels, limits: Limits, groups: tuple[KvGroupAlloc, ...], device: str
+        self,
+        model: Model,
+        kernels: Kernels,
+        limits: Limits,
+        groups: tuple[KvGroupAlloc, ...],
+        device: str,
+        graph_sizes: tuple[int, ...] | None = None,
     ) -> None:
-        """Allocate everything that lasts. Raises ProtocolError if `groups` does not fit the model."""
+        """Allocate everything that lasts and record decode steps.
+
+        `graph_sizes`: rows of the steps to record, ascending; None: a table that fits the limits; (): none at all.
+        Raises ProtocolError if `groups` does not fit the model.
+        """
         self.progress = Progress()
         self._model = model
         self._kernels = kernels
@@ -82,6 +96,7 @@ class Runner:
         self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._sampler = Sampler(limits.max_num_seqs, kernels.sample, device)
+        self._graphs = self._record(limits, graph_sizes)
 
     @property
     def cache_bytes(self) -> int:
@@ -93,12 +108,34 @@ class Runner:
         self._slots.check()
 
     @torch.inference_mode()
+    def _record(self, limits: Limits, sizes: tuple[int, ...] | None) -> DecodeGraphs | None:
+        replay = self._kernels.replay
+        if replay is None or sizes == ():
+            return None
+        parts = StepParts(
+            self._model,
+            self._kernels,
+            self._groups,
+            self._heads,
+            self._caches,
+            self._slots,
+            self._tables,
+            self.progress,
+            self._device,
+        )
+        sizes = sizes or decode_sizes(min(limits.max_num_seqs, replay.most_rows))
+        return DecodeGraphs(parts, sizes, limits.max_model_len)
+
+    @torch.inference_mode()
     def step(self, plan: StepPlan) -> Drawn:
         """Carry out one plan. Raises ProtocolError if it does not fit the slots."""
         self._apply(plan)
         rows = self._rows(plan)
         if not len(rows.slots):
             return self._none()
+        drawn = self._replay(rows)
+        if drawn is not None:
+            return drawn
         ids, batch = self._prepare(rows)
         hidden = self._model.forward(ids, batch)
         self._slots.advance(rows.slots, rows.counts)
@@ -136,6 +173,20 @@ class Runner:
             )
         return _Rows(slots, counts, samples, starts)
 
+    def _replay(self, rows: _Rows) -> Drawn | None:
+        """Run a step as a recorded one, if it is a decode step that was recorded."""
+        slots = rows.slots
+        if self._graphs is None or not (rows.samples.all() and (rows.counts == 1).all() and self._sampler.plain(slots)):
+            return None
+        temperatures = self._sampler.temperatures(slots)
+        key = self._graphs.find(len(slots), int(rows.starts.max()) + 1, not temperatures.any())
+        if key is None:
+            return None
+        tokens = self._graphs.replay(key, slots, self._sampler.seeds(slots), temperatures)
+        self._slots.advance(slots, rows.counts)
+        self._slots.appended(slots)
+        return Drawn(slots.astype(np.int32), self._slots.generation[slots], tokens)
+
     def _prepare(self, rows: _Rows) -> tuple[Tensor, ForwardBatch]:
         begins = np.cumsum(rows.counts) - rows.counts  # [R] each row's first token in the step
         row_of = np.repeat(np.arange(len(rows.slots)), rows.counts)  # [T]
@@ -169,16 +220,16 @@ class Runner:
         last = self._move(np.cumsum(rows.counts)[which] - 1)
         logits = self._model.logits(hidden.index_select(0, last))
         places = self._slots.length[slots]  # the index that each drawn token will have
-        tokens = self._sampler.draw(logits, slots, places).to(torch.int32)
-        self._slots.append(slots, self._move(slots), self._move(places), tokens)
+        tokens = self._sampler.draw(logits, slots, places)
+        self._slots.append(slots, self._move(slots), tokens)
         return Drawn(slots.astype(np.int32), self._slots.generation[slots], tokens)
 
     def _none(self) -> Drawn:
         empty = np.zeros(0, dtype=np.int32)
-        return Drawn(empty, empty, torch.zeros(0, dtype=torch.int32))
+        return Drawn(empty, empty, torch.zeros(0, dtype=torch.int64))
 
     def _move(self, values: Ints) -> Tensor:  # the same shape and dtype, on the device
-        return torch.from_numpy(values).to(self._device)
+        return upload(values, self._device)
 
 
 def _ints(data: bytes) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +18,7 @@ from octavo.workers.model_body import ModelBody
 from tests.teacher import Check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from octavo.wire.frontend import Delta, Stats
@@ -51,6 +53,9 @@ class EngineSetup:
     max_model_len: int = 512
     dtype: str = "float32"
     caching: bool = True
+    device: str = "cpu"
+    window: int = 1  # plans in flight
+    graph_sizes: tuple[int, ...] | None = None  # as in Runner
 
 
 class Workers(Protocol):
@@ -77,20 +82,21 @@ class Served:
 
 
 class Engine:
-    """Drives a real core and real workers, one plan after the other."""
+    """Drives a real core and real workers, `window` plans ahead of the results."""
 
     def __init__(self, model: Path, setup: EngineSetup, workers: Workers | None = None) -> None:
-        self._workers = workers or ModelBody()
         s = setup
+        self._workers = workers or ModelBody(s.graph_sizes)
+        self._window = s.window
         init = Init(
-            0, 1, "", str(model), s.dtype, "cpu", "auto", 0, s.max_model_len, s.max_num_seqs, s.budget, threads=1
+            0, 1, "", str(model), s.dtype, s.device, "auto", 0, s.max_model_len, s.max_num_seqs, s.budget, threads=1
         )
         ready = self._workers.init(init)
         groups = group_layers(ready.kv_specs, block_tokens_by_kind(s.block_tokens))
-        flight = Flight(1, s.budget, 1)
+        flight = Flight(s.window, s.window * s.budget, s.window)
         root = chain_root("parity", s.dtype, "0") if s.caching else None
         cache = build_cache(groups, [s.num_blocks] * len(groups), flight, root)
-        self.core = Core(SchedLimits(s.max_num_seqs, s.budget, s.max_model_len), cache)
+        self.core = Core(SchedLimits(s.max_num_seqs, s.budget, s.max_model_len, s.window), cache)
         self._workers.allocate(AllocateKv(tuple(group.alloc(s.num_blocks) for group in groups)))
         self.served: dict[int, Served] = {}
         self.chunked = 0  # rows that did not reach the end of their tokens
@@ -98,6 +104,7 @@ class Engine:
     def run(self, asks: list[Ask]) -> list[Served]:
         """Serve all; each request arrives before the step it names."""
         waiting = sorted(enumerate(asks), key=lambda item: item[1].arrives)
+        flying: deque[Callable[[], StepResult]] = deque()
         for step in range(STEPS_AT_MOST):
             while waiting and waiting[0][1].arrives <= step:
                 self._add(*waiting.pop(0))
@@ -106,13 +113,23 @@ class Engine:
             self.core.check()
             if plan is not None:
                 self.chunked += plan.samples.count(0)
-                result = self._workers.step(plan)
-                assert result is not None
-                self._take(self.core.result(result))
-            elif not waiting:
+                flying.append(self._launch(plan))
+            if flying and (plan is None or len(flying) == self._window):
+                self._take(self.core.result(flying.popleft()()))
+            elif plan is None and not waiting:
                 assert self.core.idle
                 return [self.served[number] for number in range(len(asks))]
         raise AssertionError("the engine did not come to an end")
+
+    def _launch(self, plan: StepPlan) -> Callable[[], StepResult]:
+        """Begin a step; return what waits for its result."""
+        if isinstance(self._workers, ModelBody):
+            pending = self._workers.launch(plan)
+            assert pending is not None
+            return pending.wait
+        result = self._workers.step(plan)
+        assert result is not None
+        return lambda: result
 
     def stats(self) -> Stats:
         """Return the core's counters."""

@@ -22,3 +22,9 @@ class RefState:
         self, tokens: Tensor, slots: Tensor, positions: Tensor
     ) -> Tensor:  # [S, L] int32, [T] int64, [T] int64 -> [T] int32
         return tokens[slots, positions]
+
+    def append(
+        self, tokens: Tensor, lengths: Tensor, slots: Tensor, sampled: Tensor
+    ) -> None:  # [S, L] int32, [S] int32, [R] int64, [R] int64
+        tokens[slots, lengths[slots].long()] = sampled.to(tokens.dtype)
+        lengths[slots] += 1

@@ -11,6 +11,7 @@ from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
 from octavo.kernels.triton.linear import TritonLinear
 from octavo.kernels.triton.norm import TritonNorm
+from octavo.kernels.triton.replay import TritonReplay
 from octavo.kernels.triton.sample import TritonSample
 from octavo.kernels.triton.state import TritonState
 
@@ -36,12 +37,14 @@ def triton_kernels(device: str, dtype: str) -> Kernels:
     if capability < _OLDEST:
         name, version = torch.cuda.get_device_name(index), ".".join(map(str, capability))
         raise ConfigError(f"{name} has compute capability {version}; {dtype} kernels need 8.0 or more.", "device")
+    attention, state = TritonAttention(), TritonState()
     return Kernels(
         linear=TritonLinear(),
         embedding=TritonEmbedding(),
         norm=TritonNorm(),
         activation=TritonActivation(),
-        attention=TritonAttention(),
+        attention=attention,
         sample=TritonSample(),
-        state=TritonState(),
+        state=state,
+        replay=TritonReplay(attention, state),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+
+from octavo.kernels.api import DeviceStep
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -13,26 +14,6 @@ if TYPE_CHECKING:
     from octavo.kernels.api import PagedStep
 
 __all__ = ["DeviceStep", "device_step", "upload"]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceStep:
-    """A step whose decode rows are known to the device alone, so that a CUDA graph can replay it.
-
-    The first `num_decodes` rows have `queries` tokens each, and those lie first among the step's tokens. `starts` and
-    `counts` describe the rows behind them; with none, every size is fixed and the tensors may change under a graph.
-    """
-
-    num_decodes: int
-    queries: int
-    lengths: Tensor  # [num_decodes] int32, device: tokens of the row with those of this step; 0: padding
-    tables: Tensor  # [R, blocks] int32, device: block ids, valid as far as the row's tokens go
-    rows: Tensor  # [T] int64, device: the row of each token
-    positions: Tensor  # [T] int64, device: negative for the tokens of padding
-    block_tokens: int
-    longest: int = 0  # no decode row has more tokens; 0: unknown
-    starts: tuple[int, ...] = ()  # of the rows behind the decode rows
-    counts: tuple[int, ...] = ()
 
 
 def device_step(step: PagedStep) -> DeviceStep:

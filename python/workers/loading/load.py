@@ -26,15 +26,17 @@ _log = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 2.0
 
 
-def load_weights(model: Model, files: ModelFiles, seed: int, progress: Progress) -> None:
+def load_weights(model: Model, files: ModelFiles, seed: int, progress: Progress, device: str = "cpu") -> None:
     """Load `files` into `model` and bring every layer into its final layout. `seed` is of dummy weights.
+
+    Dummy weights are made on `device`; others are read on the CPU and copied to where the model has them.
 
     `progress.layer` counts the tensors, so that a slow load is no hang.
 
     Raises ModelError, which names the tensors, if any are missing, unexpected or of another shape.
     """
     parts = model.checkpoint()
-    fill(model, parts, _sources(files, parts, seed), str(files.path), progress)
+    fill(model, parts, _sources(files, parts, seed, device), str(files.path), progress)
     for _, layer in model.walk():
         layer.finish()
         progress.layer += 1
@@ -69,11 +71,13 @@ def fill(
         raise ModelError(_complaint(where, list(missing), unexpected, shapes))
 
 
-def _sources(files: ModelFiles, parts: dict[str, WeightPart], seed: int) -> Iterator[tuple[str, TensorSource]]:
+def _sources(
+    files: ModelFiles, parts: dict[str, WeightPart], seed: int, device: str
+) -> Iterator[tuple[str, TensorSource]]:
     if files.kind == "gguf":
         return gguf_sources(files.path, files.config)
     if files.kind == "dummy":
-        return dummy_sources(parts, seed)
+        return dummy_sources(parts, seed, device)
     return safetensors_sources(files.weights)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from octavo.kernels.api import SampleInputs
+from octavo.workers.transfer import upload
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,6 +36,21 @@ class Sampler:
         self._top_p[slot] = params.top_p
         self._seed[slot] = params.seed
 
+    def plain(self, slots: np.ndarray[Any, Any]) -> bool:  # [R]
+        """Return whether no row of `slots` restricts what it draws from."""
+        limited = (self._top_k[slots] > 0) | (self._top_p[slots] < 1)
+        return not (limited & (self._temperature[slots] > 0)).any()
+
+    def temperatures(self, slots: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.float32]]:  # [R] -> [R]
+        """Return the temperature of each row."""
+        temperatures: np.ndarray[Any, np.dtype[np.float32]] = self._temperature[slots]
+        return temperatures
+
+    def seeds(self, slots: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:  # [R] -> [R]
+        """Return the bits of each row's seed."""
+        seeds: np.ndarray[Any, np.dtype[np.int64]] = self._seed[slots].view(np.int64)
+        return seeds
+
     def draw(
         self, logits: Tensor, slots: np.ndarray[Any, Any], positions: np.ndarray[Any, Any]
     ) -> Tensor:  # [R, V] float32, [R], [R] -> [R] int64
@@ -59,4 +74,4 @@ class Sampler:
         return self._ops.sample(logits, inputs)
 
     def _move(self, values: np.ndarray[Any, Any]) -> Tensor:  # the same shape and dtype, on the device
-        return torch.from_numpy(values).to(self._device)
+        return upload(values, self._device)

@@ -47,6 +47,10 @@ class BlockTables:
         for table in self._tables.values():
             table.apply()
 
+    def whole(self, group: int) -> Tensor:  # [S, blocks] int32
+        """Return the table of every slot."""
+        return self._tables[group].array
+
     def rows(self, group: int, slots: Tensor, tokens: int) -> Tensor:  # [R] int64 -> [R, blocks] int32
         """Return the tables of `slots`, as wide as `tokens` tokens need."""
         blocks = -(-tokens // self._groups[group].block_tokens)

@@ -27,6 +27,7 @@ class Slots:
     def __init__(self, slots: int, max_model_len: int, ops: StateOps, device: str) -> None:
         # One more than the context: the last token drawn has a place, though nothing ever reads it.
         self._tokens = StagedArray(slots, max_model_len + 1, ops, device)
+        self._lengths = StagedArray(slots, 1, ops, device)
         self._ops = ops
         self.taken = np.zeros(slots, dtype=np.bool_)  # [S]
         self.generation = np.zeros(slots, dtype=np.int32)  # [S]
@@ -37,6 +38,11 @@ class Slots:
     def tokens(self) -> Tensor:  # [S, max_model_len + 1] int32, device
         """Every slot's tokens, valid up to its length."""
         return self._tokens.array
+
+    @property
+    def lengths(self) -> Tensor:  # [S] int32, device
+        """Every slot's tokens known, as `length` on the host."""
+        return self._lengths.array[:, 0]
 
     def release(self, slots: list[int]) -> None:
         """Give slots back."""
@@ -55,18 +61,24 @@ class Slots:
         self.computed[row.slot] = row.computed
         self.length[row.slot] = len(tokens)
         self._tokens.stage(row.slot, 0, tokens)
+        self._lengths.stage(row.slot, 0, np.array([len(tokens)], dtype=np.int32))
 
     def apply(self) -> None:
         """Bring staged tokens to the device."""
         self._tokens.apply()
+        self._lengths.apply()
 
     def advance(self, slots: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> None:
         """Note that `counts` more tokens of `slots` are computed."""
         self.computed[slots] += counts
 
-    def append(self, slots: np.ndarray[Any, Any], slots_dev: Tensor, columns: Tensor, tokens: Tensor) -> None:
-        """Add one drawn token to each of `slots`.  # [R], [R] int64, [R] int64, [R] int32: slot, place and token"""
-        self._ops.scatter(self.tokens, slots_dev, columns, tokens)
+    def append(self, slots: np.ndarray[Any, Any], slots_dev: Tensor, tokens: Tensor) -> None:
+        """Add one drawn token to each of `slots`.  # [R], [R] int64, [R] int64"""
+        self._ops.append(self.tokens, self.lengths, slots_dev, tokens)
+        self.appended(slots)
+
+    def appended(self, slots: np.ndarray[Any, Any]) -> None:
+        """Note that the device added one drawn token to each of `slots`.  # [R]"""
         self.length[slots] += 1
 
     def check(self) -> None:

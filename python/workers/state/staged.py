@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from octavo.workers.transfer import upload
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -41,5 +43,5 @@ class StagedArray:
         last = len(places) - 1 - np.unique(places[::-1], return_index=True)[1]
         if len(last) != len(places):
             rows, columns, values = rows[last], columns[last], values[last]
-        move = [torch.from_numpy(part).to(self._device) for part in (rows, columns, values)]
-        self._ops.scatter(self.array, *move)
+        moved = [upload(part, self._device) for part in (rows, columns, values)]
+        self._ops.scatter(self.array, *moved)

@@ -28,9 +28,10 @@ def test_a_slot_keeps_tokens_and_counters() -> None:
     assert (s.length[1], s.computed[1], s.generation[1]) == (3, 2, 9)
     which = np.array([1])
     s.advance(which, np.array([1]))
-    s.append(which, torch.tensor([1]), torch.tensor([3]), torch.tensor([42], dtype=torch.int32))
+    s.append(which, torch.tensor([1]), torch.tensor([42]))
     assert s.tokens[1, :4].tolist() == [5, 6, 7, 42]
     assert (s.length[1], s.computed[1]) == (4, 3)
+    assert s.lengths.tolist() == [0, 4, 0]
     s.check()
 
 

@@ -1,0 +1,67 @@
+"""Recorded decode steps: CUDA graphs that share one pool of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from octavo.kernels.api import DecodeInputs, DeviceStep, PreparedAttention
+    from octavo.kernels.triton.attention import TritonAttention
+    from octavo.kernels.triton.state import TritonState
+
+__all__ = ["TritonReplay", "most_rows"]
+
+
+def most_rows(capability: tuple[int, int]) -> int:
+    """Return the rows from which on launches take less time than what they launch: more, the faster the device."""
+    return 1024 if capability >= (10, 0) else 512
+
+
+class TritonReplay:
+    """ReplayOps by CUDA graphs. Record the largest step first: the pool then holds all others."""
+
+    def __init__(self, attention: TritonAttention, state: TritonState) -> None:
+        self._attention = attention
+        self._state = state
+        self._stream: torch.cuda.Stream | None = None
+        self._pool: Any = None
+
+    @property
+    def most_rows(self) -> int:
+        return most_rows(torch.cuda.get_device_capability())
+
+    def gather_decodes(
+        self, tokens: Tensor, lengths: Tensor, tables: Tensor, slots: Tensor, out: DecodeInputs, block_tokens: int
+    ) -> None:  # [S, L] int32, [S] int32, [S, blocks] int32, [R] int64
+        self._state.gather_decodes(
+            tokens, lengths, tables, slots, out.ids, out.positions, out.lengths, out.tables, block_tokens
+        )
+
+    def prepare(self, step: DeviceStep, heads: int) -> PreparedAttention:
+        return self._attention.prepare_device(step, heads)
+
+    def record(self, body: Callable[[], object]) -> Callable[[], None]:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(self._stream):
+            # Kernels are compiled and loaded, and workspaces made, outside of the recording.
+            body()
+            self._stream.synchronize()
+            # Other threads of the process may go on with what they do on the device.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                body()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return graph.replay

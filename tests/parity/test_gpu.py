@@ -1,0 +1,67 @@
+"""Tiny random Llamas on a GPU against Transformers, through the real engine core."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from tests.parity.asks import mixed
+from tests.parity.engine import EngineSetup, serve
+from tests.teacher import check_requests
+from tests.tiny import make_llama
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.timeout(300),
+]
+
+GPU = EngineSetup(600, device="cuda:0", graph_sizes=(1, 2, 4, 16))
+VARIANTS = {
+    "graphs": {},
+    "two_in_flight": {"window": 2},
+    "eager": {"graph_sizes": ()},
+    "eager_two_in_flight": {"graph_sizes": (), "window": 2},
+    "chunks": {"budget": 16, "window": 2},
+    "preemption": {"num_blocks": 40, "block_tokens": 8, "window": 2},
+}
+HEADS = {"head_dim": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_variant(tmp_path: Path, variant: str, dtype: str) -> None:
+    model = make_llama(tmp_path)
+    setup = dataclasses.replace(GPU, dtype=dtype, **VARIANTS[variant])
+    engine, served = serve(model, setup, mixed(288, 48, 48, 120))
+    assert sum(seen.cached > 0 for seen in served) >= (0 if variant == "preemption" else 8)
+    assert variant != "chunks" or engine.chunked > 48
+    assert variant != "preemption" or engine.stats().preemptions > 5
+    check_requests(model, [seen.check() for seen in served], dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_wide_heads_and_contexts_beyond_a_graphs_bound(tmp_path: Path, dtype: str) -> None:
+    model = make_llama(tmp_path, max_position_embeddings=2048, **HEADS)
+    setup = dataclasses.replace(GPU, num_blocks=1500, budget=1024, max_model_len=2048, dtype=dtype, window=2)
+    _, served = serve(model, setup, mixed(288, 16, 40, 1100, draws=False))
+    check_requests(model, [seen.check() for seen in served], dtype)
+
+
+def test_schedules_change_no_token(tmp_path: Path) -> None:
+    """In fp32, the same requests with and without graphs, alone, in chunks and preempted give the same tokens."""
+    model = make_llama(tmp_path)
+    changes = [{}, {"graph_sizes": ()}, {"window": 2}, {"max_num_seqs": 1, "window": 2}, {"budget": 16}]
+    changes.append({"num_blocks": 30, "block_tokens": 4, "max_model_len": 112, "window": 2})
+    asks = mixed(288, 16, 32, 60)
+    outputs = [
+        [seen.tokens for seen in serve(model, dataclasses.replace(GPU, **change), asks)[1]] for change in changes
+    ]
+    for other in outputs[1:]:
+        assert other == outputs[0]
