@@ -46,7 +46,10 @@ async fn event(child: &mut Child) -> Value {
     serde_json::from_str(&line.unwrap().unwrap().unwrap()).unwrap()
 }
 
+/// Waits for its end. Holds its stdin open meanwhile, which tokio would close: the end of its lifeline is another reason
+/// to leave.
 async fn code(child: &mut Child) -> Option<i32> {
+    let _lifeline = child.stdin.take();
     let status = tokio::time::timeout(LIMIT, child.wait()).await;
     status.unwrap().unwrap().code()
 }
