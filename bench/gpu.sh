@@ -13,7 +13,7 @@ ln -s "$root/python" "$links/octavo"
 export PYTHONPATH="$links:$root${PYTHONPATH:+:$PYTHONPATH}" TRITON_INTERPRET=0 PYTHONUNBUFFERED=1
 status=0
 tests=tests/kernels/triton
-[[ ${1:-} == runner ]] && tests="tests/kernels/triton/test_graphs.py tests/kernels/triton/test_state.py tests/parity/test_gpu.py"
+[[ ${1:-} == runner ]] && tests="tests/kernels/triton/test_graphs.py tests/kernels/triton/test_state.py tests/kernels/triton/test_select.py tests/parity/test_gpu.py"
 if [[ -z ${SKIP_TESTS:-} ]]; then
   timeout "${TEST_LIMIT:-240}" python3 -m pytest $tests -q -n "${WORKERS:-8}" -p no:cacheprovider -p no:benchmark -o timeout=200 \
     --tb=short > "$out/tests.log" 2>&1 || status=1

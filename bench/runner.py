@@ -29,8 +29,8 @@ from octavo.engine_core.cache.layout import block_tokens_by_kind, build_cache, g
 from octavo.engine_core.core import Core
 from octavo.engine_core.sched.budget import SchedLimits
 from octavo.wire.frontend import AddRequest, SamplingParams
-from octavo.wire.worker import AllocateKv, Init
-from octavo.workers.model_body import ModelBody, PendingStep
+from octavo.wire.worker import AllocateKv, Init, StepResult
+from octavo.workers.model_body import LaunchedStep, ModelBody
 
 __all__ = ["main"]
 
@@ -92,7 +92,7 @@ class Bench:
             started = time.monotonic()
             ready = self.body.init(init)
         self.load_s = time.monotonic() - started
-        blocks = most * (-(-(PROMPT + OUTPUT) // BLOCK_TOKENS) + 2) + 1
+        blocks = max(most * (-(-(PROMPT + OUTPUT) // BLOCK_TOKENS) + 2), 8 * 160) + 1
         groups = group_layers(ready.kv_specs, block_tokens_by_kind(BLOCK_TOKENS))
         cache = build_cache(groups, [blocks] * len(groups), Flight(WINDOW, WINDOW * BUDGET, WINDOW), None)
         self.core = Core(SchedLimits(most, BUDGET, MAX_LEN, WINDOW), cache)
@@ -101,15 +101,15 @@ class Bench:
         torch.cuda.synchronize()
         self.record_s = time.monotonic() - started
 
-    def run(self, batch: int, heat: float = 0.0) -> Run:
+    def run(self, batch: int, heat: float = 0.0, prompt_len: int = PROMPT, output: int = OUTPUT) -> Run:
         """Serve `batch` requests that arrive together."""
         rng = random.Random(batch)
         for _ in range(batch):
-            prompt = array("i", [rng.randrange(self.vocab) for _ in range(PROMPT)])
-            sampling = SamplingParams(rng.getrandbits(63), OUTPUT, heat, 1.0, 0)
+            prompt = array("i", [rng.randrange(self.vocab) for _ in range(prompt_len)])
+            sampling = SamplingParams(rng.getrandbits(63), output, heat, 1.0, 0)
             self.core.add(AddRequest(self.number, 1, str(self.number), prompt.tobytes(), b"", sampling, arrival_us=0))
             self.number += 1
-        flying: deque[tuple[PendingStep, bool]] = deque()
+        flying: deque[tuple[StepResult | LaunchedStep, bool]] = deque()
         times, host, tokens = [], [], 0
         begun = last = time.perf_counter()
         prefilled, seen = begun, 0
@@ -117,7 +117,7 @@ class Bench:
             before = time.perf_counter()
             plan = self.core.next_plan()
             if plan is not None:
-                pending = self.body.launch(plan)
+                pending = self.body.step(plan)
                 assert pending is not None
                 full = len(plan.samples) == batch and max(array("i", plan.counts), default=0) == 1
                 flying.append((pending, full))
@@ -125,7 +125,7 @@ class Bench:
                     host.append(time.perf_counter() - before)
             if flying and (plan is None or len(flying) == WINDOW):
                 pending, full = flying.popleft()
-                result = pending.wait()
+                result = pending if isinstance(pending, StepResult) else pending.wait()
                 now = time.perf_counter()
                 if full:
                     times.append(now - last)
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help="write a table of the device's time of one run here")
     arguments = parser.parse_args()
     batches = [int(batch) for batch in arguments.batches.split(",")]
-    bench = Bench(QWEN3_8B, max(batches), () if arguments.eager else None)
+    bench = Bench(QWEN3_8B, max(8, *batches), () if arguments.eager else None)
     print(f"weights {bench.load_s:.1f} s, KV cache and recording {bench.record_s:.1f} s", flush=True)
     name = "eager" if arguments.eager else "octavo"
     records = [
@@ -179,6 +179,12 @@ def main() -> None:
             records.append(record(f"8b_runner_decode_b{batch}{suffix}", name, run.step_ms, "ms", run.spread_ms))
             records.append(record(f"8b_runner_host_b{batch}{suffix}", name, run.host_ms, "ms", 0.0))
         records.append(record(f"8b_runner_prefill_{batch}x{PROMPT}", name, run.prefill_s, "s", 0.0))
+    for rows in (1, 8):
+        bench.run(rows, 0.0, 2048, 16)
+        run = min((bench.run(rows, 0.0, 2048, 16) for _ in range(2)), key=lambda run: run.prefill_s)
+        speed = rows * 2048 / run.prefill_s
+        print(f"prefill {rows} x 2048: {run.prefill_s * 1e3:.1f} ms, {speed:.0f} tok/s", flush=True)
+        records.append(record(f"8b_runner_prefill_{rows}x2048", name, speed, "tok/s", 0.0))
     arguments.out.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
     if arguments.profile:
         with torch.profiler.profile() as profile:

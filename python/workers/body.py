@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from octavo.wire.worker import AllocateKv, Init, KvReady, Ready, StepPlan, StepResult
 
-__all__ = ["WorkerBody"]
+__all__ = ["PendingStep", "WorkerBody"]
+
+
+class PendingStep(Protocol):
+    """A step that was launched and whose result is to come."""
+
+    @property
+    def step(self) -> int:
+        """The plan's number."""
+        ...
+
+    def wait(self) -> StepResult:
+        """Block until the result is there and return it. Called once, from any thread, in the order of steps."""
+        ...
 
 
 class WorkerBody(Protocol):
@@ -29,8 +42,8 @@ class WorkerBody(Protocol):
         """Allocate the KV pools. Called after `init`, before the first `step`."""
         ...
 
-    def step(self, plan: StepPlan) -> StepResult | None:
-        """Run one plan to its end and return its result; None on ranks that do not report."""
+    def step(self, plan: StepPlan) -> StepResult | PendingStep | None:
+        """Run one plan to its end and return its result, or launch it; None on ranks that do not report."""
         ...
 
     def progress(self) -> tuple[str, int, int]:

@@ -8,28 +8,46 @@ from typing import TYPE_CHECKING
 
 from octavo.errors import ConfigError, ModelError, OctavoError, ProtocolError
 from octavo.wire.codec import Codec
-from octavo.wire.worker import AllocateKv, CoreToWorker, Fault, Init, Shutdown, StepPlan, WorkerToCore
+from octavo.wire.worker import AllocateKv, CoreToWorker, Fault, Init, Shutdown, StepPlan, StepResult, WorkerToCore
+from octavo.workers.output import OutputThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from octavo.actors.child import Inbox, Outbox
-    from octavo.workers.body import WorkerBody
+    from octavo.workers.body import PendingStep, WorkerBody
 
 __all__ = ["DeviceLoop"]
 
 _log = logging.getLogger(__name__)
 
+#: How often a loop without messages looks whether a launched step has failed.
+_CHECK_S = 0.2
+#: What launched steps have to come to their end when the loop leaves.
+_DRAIN_S = 5.0
+
 
 class DeviceLoop:
     """Runs in the device thread and owns the body."""
 
-    def __init__(self, rank: int, inbox: Inbox, outbox: Outbox, make_body: Callable[[Init], WorkerBody]) -> None:
-        """`make_body` is called with Init: it settles threads and imports before the body is made."""
+    def __init__(
+        self,
+        rank: int,
+        inbox: Inbox,
+        outbox: Outbox,
+        make_body: Callable[[Init], WorkerBody],
+        make_outbox: Callable[[], Outbox],
+    ) -> None:
+        """`make_body` is called with Init: it settles threads and imports before the body is made.
+
+        `make_outbox` connects the output thread, which a body that launches steps needs.
+        """
         self._rank = rank
         self._inbox = inbox
         self._outbox = outbox
         self._make_body = make_body
+        self._make_outbox = make_outbox
+        self._output: OutputThread | None = None
         self._body: WorkerBody | None = None
         self._step = 0
         self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
@@ -39,8 +57,12 @@ class DeviceLoop:
         """Serve messages until Shutdown comes (returns 0) or an exception was reported as a Fault (returns 1)."""
         try:
             while True:
-                frames = self._inbox.receive()
-                assert frames is not None  # no timeout was given
+                frames = self._inbox.receive(None if self._output is None else _CHECK_S)
+                if self._output is not None and self._output.failed is not None:
+                    self._step, error = self._output.failed
+                    raise error
+                if frames is None:
+                    continue
                 message = self._to_worker.decode(frames[0])
                 if isinstance(message, Shutdown):
                     return 0
@@ -48,6 +70,9 @@ class DeviceLoop:
         except Exception as error:
             self._report(error)
             return 1
+        finally:
+            if self._output is not None:
+                self._output.close(_DRAIN_S)
 
     def _handle(self, message: Init | AllocateKv | StepPlan) -> None:
         if isinstance(message, Init):
@@ -62,7 +87,21 @@ class DeviceLoop:
         self._step = message.step
         result = self._body.step(message)
         if result is not None:
-            self._send(result)
+            self._deliver(result)
+
+    def _deliver(self, result: StepResult | PendingStep) -> None:
+        """Send a result at once, or by the output thread once there has been one to wait for."""
+        if self._output is None:
+            if isinstance(result, StepResult):
+                self._send(result)
+                return
+            self._output = OutputThread(self._connect_output)
+        self._output.put(result)
+
+    def _connect_output(self) -> Callable[[StepResult], None]:
+        outbox = self._make_outbox()
+        codec: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
+        return lambda result: outbox.send([codec.encode(result)])
 
     def _report(self, error: Exception) -> None:
         if isinstance(error, ModelError | ConfigError) and not self._step:

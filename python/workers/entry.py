@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     outbox.send([codec.encode(WorkerHello(VERSION, rank, os.getpid(), parent.incarnation))])
     heartbeat = HeartbeatThread(parent, rank)
     heartbeat.start()
-    code = DeviceLoop(rank, inbox, outbox, _body_maker(arguments.body, heartbeat)).run()
+    code = DeviceLoop(rank, inbox, outbox, _body_maker(arguments.body, heartbeat), parent.outbox).run()
     heartbeat.stop()
     parent.close()
     # Not through the interpreter's end: threads of torch and gloo may wait for ranks that are gone.

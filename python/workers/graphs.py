@@ -57,7 +57,6 @@ class GraphKey:
 
     rows: int  # at most
     longest: int  # no row has more tokens, those of the step included; 0: any
-    greedy: bool  # all rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +104,11 @@ class DecodeGraphs:
         self._recorded: dict[GraphKey, Callable[[], None]] = {}
         self._record_all()
 
-    def find(self, rows: int, longest: int, greedy: bool) -> GraphKey | None:
+    def find(self, rows: int, longest: int) -> GraphKey | None:
         """Return the recording for a step, or None if none fits. `longest`: of the rows' tokens, with the step's."""
         size = next((size for size in self._sizes if size >= rows), None)
         bound = next((bound for bound in self._classes if not bound or longest <= bound), None)
-        return None if size is None or bound is None else GraphKey(size, bound, greedy)
+        return None if size is None or bound is None else GraphKey(size, bound)
 
     def replay(
         self, key: GraphKey, slots: Ints, seeds: Ints, temperatures: Ints
@@ -130,9 +129,8 @@ class DecodeGraphs:
             padding = _pack_control(rows, nobody, nobody, np.zeros(rows, dtype=np.float32))
             self._control[: len(padding)].copy_(upload(padding, self._parts.device))
             for longest in self._classes:
-                for greedy in (True, False):
-                    key = GraphKey(rows, longest, greedy)
-                    self._recorded[key] = replay.record(lambda key=key: self._body(key))  # type: ignore[misc]
+                key = GraphKey(rows, longest)
+                self._recorded[key] = replay.record(lambda key=key: self._body(key))  # type: ignore[misc]
         _log.info("%d decode steps recorded in %.1f s", len(self._recorded), time.monotonic() - started)
 
     def _body(self, key: GraphKey) -> None:
@@ -149,7 +147,7 @@ class DecodeGraphs:
             top_p=self._ones[: key.rows],
             seed=seeds,
             position=inputs.positions + 1,
-            all_greedy=key.greedy,
+            all_greedy=False,  # greedy rows cost no noise where others may have it
             any_top_k=False,
             any_top_p=False,
         )

@@ -23,13 +23,15 @@ from octavo.workers.threads import choose_threads
 from octavo.workers.transfer import Download
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from octavo.kernels.api import Kernels
     from octavo.models.base import Model
     from octavo.wire.worker import AllocateKv, Init, StepPlan
     from octavo.workers.body import WorkerBody
     from octavo.workers.runner import Drawn
 
-__all__ = ["OUTPUT_RANK", "ModelBody", "PendingStep"]
+__all__ = ["OUTPUT_RANK", "LaunchedStep", "ModelBody"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,18 +39,25 @@ _log = logging.getLogger(__name__)
 OUTPUT_RANK = 0
 
 
-class PendingStep:
-    """A step that was launched. Its tokens are on their way to the host."""
+class LaunchedStep:
+    """A step whose tokens are on their way to the host. `ended` is called with its number when they are there."""
 
-    def __init__(self, step: int, drawn: Drawn, started: float) -> None:
+    def __init__(self, step: int, drawn: Drawn, started: float, ended: Callable[[int], None]) -> None:
         self.step = step
+        self._ended = ended
         self._slots, self._generations = drawn.slots, drawn.generations
         self._tokens = Download(drawn.tokens)
         self._started = started
 
+    @property
+    def immediate(self) -> bool:
+        """Whether `wait` does not wait."""
+        return self._tokens.immediate
+
     def wait(self) -> StepResult:
         """Return the result, once the device has come so far."""
         tokens = self._tokens.wait()
+        self._ended(self.step)
         return StepResult(
             step=self.step,
             slots=self._slots.astype("<i4").tobytes(),
@@ -66,6 +75,7 @@ class ModelBody:
         """`graph_sizes`: as in Runner."""
         self._graph_sizes = graph_sizes
         self._progress = Progress()
+        self._ended = 0  # the last step whose end was seen
         self._init: Init | None = None
         self._model: Model | None = None
         self._kernels: Kernels | None = None
@@ -112,24 +122,25 @@ class ModelBody:
         self._progress.phase = "idle"
         return KvReady(self._init.rank, self._runner.cache_bytes)
 
-    def step(self, plan: StepPlan) -> StepResult | None:
-        pending = self.launch(plan)
-        result = None if pending is None else pending.wait()
-        self._progress.phase = "idle"
-        return result
-
-    def launch(self, plan: StepPlan) -> PendingStep | None:
-        """Launch one plan and return its result to come; None on ranks that do not report."""
+    def step(self, plan: StepPlan) -> StepResult | LaunchedStep | None:
         if self._init is None or self._runner is None:
             raise ProtocolError(f"step {plan.step} came before AllocateKv")
         started = time.perf_counter()
         self._progress.step, self._progress.layer, self._progress.phase = plan.step, 0, "step"
         drawn = self._runner.step(plan)
-        return PendingStep(plan.step, drawn, started) if self._init.rank == OUTPUT_RANK else None
+        if self._init.rank != OUTPUT_RANK:
+            self._end(plan.step)
+            return None
+        launched = LaunchedStep(plan.step, drawn, started, self._end)
+        return launched.wait() if launched.immediate else launched
 
     def progress(self) -> tuple[str, int, int]:
         now = self._progress
-        return now.phase, now.step, now.layer
+        phase = "idle" if now.phase == "step" and now.step == self._ended else now.phase
+        return phase, now.step, now.layer
+
+    def _end(self, step: int) -> None:
+        self._ended = step
 
 
 def _conforms(body: ModelBody) -> WorkerBody:

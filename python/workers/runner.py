@@ -179,7 +179,7 @@ class Runner:
         if self._graphs is None or not (rows.samples.all() and (rows.counts == 1).all() and self._sampler.plain(slots)):
             return None
         temperatures = self._sampler.temperatures(slots)
-        key = self._graphs.find(len(slots), int(rows.starts.max()) + 1, not temperatures.any())
+        key = self._graphs.find(len(slots), int(rows.starts.max()) + 1)
         if key is None:
             return None
         tokens = self._graphs.replay(key, slots, self._sampler.seeds(slots), temperatures)

@@ -35,6 +35,11 @@ class Download:
         self._event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         self._event.record()
 
+    @property
+    def immediate(self) -> bool:
+        """Whether the values were on the host already."""
+        return self._event is None
+
     def wait(self) -> np.ndarray[Any, Any]:  # the tensor's shape and dtype
         """Return the values, once they are there."""
         if self._event is not None:

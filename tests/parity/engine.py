@@ -13,7 +13,7 @@ from octavo.engine_core.cache.layout import block_tokens_by_kind, build_cache, g
 from octavo.engine_core.core import Core
 from octavo.engine_core.sched.budget import SchedLimits
 from octavo.wire.frontend import AddRequest, SamplingParams
-from octavo.wire.worker import AllocateKv, Init
+from octavo.wire.worker import AllocateKv, Init, StepResult
 from octavo.workers.model_body import ModelBody
 from tests.teacher import Check
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from octavo.wire.frontend import Delta, Stats
-    from octavo.wire.worker import KvReady, Ready, StepPlan, StepResult
+    from octavo.wire.worker import KvReady, Ready, StepPlan
+    from octavo.workers.body import PendingStep
 
 __all__ = ["Ask", "Engine", "EngineSetup", "Workers", "serve"]
 
@@ -63,7 +64,7 @@ class Workers(Protocol):
 
     def init(self, message: Init) -> Ready: ...
     def allocate(self, message: AllocateKv) -> KvReady: ...
-    def step(self, plan: StepPlan) -> StepResult | None: ...
+    def step(self, plan: StepPlan) -> StepResult | PendingStep | None: ...
 
 
 @dataclass
@@ -123,13 +124,9 @@ class Engine:
 
     def _launch(self, plan: StepPlan) -> Callable[[], StepResult]:
         """Begin a step; return what waits for its result."""
-        if isinstance(self._workers, ModelBody):
-            pending = self._workers.launch(plan)
-            assert pending is not None
-            return pending.wait
         result = self._workers.step(plan)
         assert result is not None
-        return lambda: result
+        return (lambda: result) if isinstance(result, StepResult) else result.wait
 
     def stats(self) -> Stats:
         """Return the core's counters."""

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from octavo.wire.worker import StepResult
 from tests.parity.asks import mixed
-from tests.parity.engine import EngineSetup, serve
+from tests.parity.engine import Engine, EngineSetup, serve
+from tests.parity.processes import WorkerProcess, WorkerProcesses
 from tests.teacher import check_requests
 from tests.tiny import make_llama
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from octavo.wire.worker import StepPlan
 
 pytestmark = [
     pytest.mark.gpu,
@@ -65,3 +69,37 @@ def test_schedules_change_no_token(tmp_path: Path) -> None:
     ]
     for other in outputs[1:]:
         assert other == outputs[0]
+
+
+class Behind:
+    """One worker process whose results are waited for after the next plan was sent."""
+
+    def __init__(self, processes: WorkerProcesses) -> None:
+        self.init, self.allocate = processes.init, processes.allocate
+        self._worker = processes.ranks[0]
+
+    def step(self, plan: StepPlan) -> Sent:
+        self._worker.send(plan)
+        return Sent(plan.step, self._worker)
+
+
+@dataclasses.dataclass
+class Sent:
+    """A plan that was sent."""
+
+    step: int
+    worker: WorkerProcess
+
+    def wait(self) -> StepResult:
+        result = self.worker.expect(StepResult)
+        assert result.step == self.step
+        return result
+
+
+def test_a_worker_process_takes_plans_while_it_runs_others(tmp_path: Path) -> None:
+    model = make_llama(tmp_path)
+    setup = dataclasses.replace(GPU, window=2, dtype="bfloat16")
+    with WorkerProcesses(1) as processes:
+        served = Engine(model, setup, Behind(processes)).run(mixed(288, 24, 48, 120))
+        assert processes.shutdown() == [0]
+    check_requests(model, [seen.check() for seen in served], "bfloat16")

@@ -96,5 +96,5 @@ def test_sizes() -> None:
 def test_classes() -> None:
     assert length_classes(1024) == (1024,)
     assert length_classes(1025) == (1024, 0)
-    assert GraphKey(2, 0, True) == GraphKey(2, 0, True)
+    assert GraphKey(2, 0) == GraphKey(2, 0)
     assert (most_rows((8, 0)), most_rows((9, 0)), most_rows((10, 0))) == (512, 512, 1024)

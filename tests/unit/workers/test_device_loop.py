@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -36,7 +38,10 @@ class Socket:
         self._codec: Codec[WorkerToCore] = Codec(WorkerToCore, "message")
         self.sent: list[WorkerToCore] = []
 
-    def receive(self) -> list[bytes]:
+    def receive(self, timeout_s: float | None = None) -> list[bytes] | None:
+        if timeout_s is not None and not self._in:
+            time.sleep(timeout_s)
+            return None
         return self._in.pop(0)
 
     def send(self, frames: Sequence[bytes]) -> None:
@@ -71,7 +76,7 @@ class Body:
 
 def run(body: Body, messages: list[CoreToWorker]) -> tuple[int, list[WorkerToCore]]:
     socket = Socket(messages)
-    code = DeviceLoop(3, cast("Any", socket), cast("Any", socket), lambda init: body).run()
+    code = DeviceLoop(3, cast("Any", socket), cast("Any", socket), lambda init: body, lambda: cast("Any", socket)).run()
     return code, socket.sent
 
 
@@ -113,3 +118,49 @@ def test_a_plan_before_init_is_a_fault() -> None:
     assert code == 1
     assert isinstance(sent[0], Fault)
     assert sent[0].message == "StepPlan came before Init"
+
+
+class Launched:
+    """A step that the device still runs, until `go`."""
+
+    def __init__(self, step: int, go: threading.Event, error: Exception | None) -> None:
+        self.step, self._go, self._error = step, go, error
+
+    def wait(self) -> StepResult:
+        assert self._go.wait(10)
+        if self._error is not None:
+            raise self._error
+        return StepResult(self.step, b"", b"", b"", b"", 0)
+
+
+class Launching(Body):
+    """Launches two steps and answers the third at once; the first ends when the third was taken."""
+
+    def __init__(self, failing: int = 0) -> None:
+        super().__init__()
+        self._go = threading.Event()
+        self._failing = failing
+
+    def step(self, plan: StepPlan) -> Any:
+        if plan.step == 3:
+            self._go.set()
+            return StepResult(3, b"", b"", b"", b"", 0)
+        return Launched(plan.step, self._go, RuntimeError("no such memory") if plan.step == self._failing else None)
+
+
+PLANS: list[CoreToWorker] = [StepPlan(step, (), b"", (), b"", b"", b"") for step in (1, 2, 3)]
+
+
+def test_launched_steps_do_not_hold_up_plans_and_results_keep_their_order() -> None:
+    code, sent = run(Launching(), [INIT, AllocateKv(()), *PLANS, Shutdown()])
+    assert code == 0
+    assert [message.step for message in sent if isinstance(message, StepResult)] == [1, 2, 3]
+
+
+def test_a_launched_step_that_fails_is_a_fault_though_no_message_comes() -> None:
+    code, sent = run(Launching(failing=2), [INIT, AllocateKv(()), *PLANS])
+    assert code == 1
+    assert [message.step for message in sent if isinstance(message, StepResult)] == [1]
+    fault = sent[-1]
+    assert isinstance(fault, Fault)
+    assert (fault.step, fault.kind, fault.message) == (2, "step", "RuntimeError: no such memory")
