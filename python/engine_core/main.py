@@ -16,13 +16,13 @@ from octavo import log
 from octavo.actors.child import report, watch_parent
 from octavo.actors.errors import ChildrenFailed
 from octavo.config import EngineConfig
-from octavo.engine_core.engine import EngineCore
 from octavo.engine_core.frontend_link import FrontendLink
-from octavo.engine_core.worker_group import FINAL, WorkerGroup
+from octavo.engine_core.running import only_error, run_core
+from octavo.engine_core.worker_group import FINAL
 from octavo.errors import OctavoError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["main", "run_engine"]
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         anyio.run(run_engine, config, args.body)
     except BaseException as failure:
-        error = _only_error(failure)
+        error = only_error(failure)
         if not isinstance(error, OctavoError):
             raise
         _log.error("%s", error.message)
@@ -65,42 +65,23 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
 
     Raises ModelError, ConfigError, ProtocolError for what is final, ChildrenFailed when the workers failed too often.
     """
-    failure: ChildrenFailed | None = None
     with zmq.Context[zmq.Socket[bytes]]() as context:
         link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank)
-        # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
-        window = 1 if config.device == "cpu" else 2
-        engine = EngineCore(
-            config, link, window=window, on_ready=lambda: report("ready"), on_shutdown=lambda: group.stop()
-        )
-        group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
-        engine.attach(group)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.run)
-            tasks.start_soon(engine.feed)
-            tasks.start_soon(_stop_on_signal, group)
-            async with anyio.create_task_group() as serving:
-                serving.start_soon(engine.run)
-                try:
-                    await group.run()
-                except ChildrenFailed as error:
-                    failure = error
-                engine.stop()
-            await link.drain("the workers failed" if failure else "shutdown")
+            await run_core(
+                config,
+                link,
+                context,
+                on_start=lambda stop: tasks.start_soon(_stop_on_signal, stop),
+                on_ready=lambda: report("ready"),
+                body=body,
+            )
             tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise next((cause for cause in failure.causes if isinstance(cause, FINAL)), failure)
 
 
-async def _stop_on_signal(group: WorkerGroup) -> None:
+async def _stop_on_signal(stop: Callable[[], None]) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             _log.info("%s: stopping", signal.Signals(number).name)
-            group.stop()
-
-
-def _only_error(failure: BaseException) -> BaseException:
-    """Return the error inside nested groups of one: task groups wrap whatever ends them."""
-    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-        failure = failure.exceptions[0]
-    return failure
+            stop()

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import anyio
 import zmq
 
-from octavo.actors.errors import ChildrenFailed
-from octavo.engine_core.engine import EngineCore
 from octavo.engine_core.local import LocalFrontend
-from octavo.engine_core.worker_group import FINAL, WorkerGroup
+from octavo.engine_core.running import only_error, run_core
 from octavo.errors import EngineError, OctavoError
 
 if TYPE_CHECKING:
@@ -100,7 +98,7 @@ class EngineThread:
         try:
             anyio.run(self._run)
         except BaseException as error:  # the thread's last words go to whoever waits
-            self._failure = _only_error(error)
+            self._failure = only_error(error)
             if not isinstance(self._failure, OctavoError):
                 _log.exception("the engine failed")
         finally:
@@ -117,31 +115,10 @@ class EngineThread:
         return "the engine was closed" if self._failure is None else f"the engine has ended: {self._failure}"
 
     async def _run(self) -> None:
-        config = self._config
-        failure: ChildrenFailed | None = None
         with zmq.Context[zmq.Socket[bytes]]() as context:
-            engine = EngineCore(config, self._frontend, window=1 if config.device == "cpu" else 2)
-            group = WorkerGroup(config, context, engine.layout, engine.group_event)
-            engine.attach(group)
-            self._stop = group.stop
-            self._loop = asyncio.get_running_loop()
-            self._started.set()
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(engine.feed)
-                async with anyio.create_task_group() as serving:
-                    serving.start_soon(engine.run)
-                    try:
-                        await group.run()
-                    except ChildrenFailed as error:
-                        failure = error
-                    engine.stop()
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise next((cause for cause in failure.causes if isinstance(cause, FINAL)), failure)
+            await run_core(self._config, self._frontend, context, on_start=self._on_start)
 
-
-def _only_error(failure: BaseException) -> BaseException:
-    """Return the error inside nested groups of one: task groups wrap whatever ends them."""
-    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-        failure = failure.exceptions[0]
-    return failure
+    def _on_start(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._started.set()

@@ -1,0 +1,66 @@
+"""An engine and its workers, from start to end: the same behind a wire and in a user's process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from octavo.actors.errors import ChildrenFailed
+from octavo.engine_core.engine import EngineCore
+from octavo.engine_core.worker_group import FINAL, WorkerGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import zmq
+
+    from octavo.config import EngineConfig
+    from octavo.engine_core.frontend import Frontend
+
+__all__ = ["only_error", "run_core"]
+
+
+async def run_core(
+    config: EngineConfig,
+    frontend: Frontend,
+    context: zmq.Context[zmq.Socket[bytes]],
+    *,
+    on_start: Callable[[Callable[[], None]], object],
+    on_ready: Callable[[], None] = lambda: None,
+    body: str | None = None,
+) -> None:
+    """Run workers and engine until they are stopped, and let the frontend take what was said.
+
+    on_start: is given what stops them, to be called on this loop. on_ready: called whenever the workers have become
+    ready. body: "module:Class" of another worker body, for tests.
+
+    Raises ModelError, ConfigError, ProtocolError for what is final, ChildrenFailed when the workers failed too often.
+    """
+    failure: ChildrenFailed | None = None
+    # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
+    window = 1 if config.device == "cpu" else 2
+    engine = EngineCore(config, frontend, window=window, on_ready=on_ready, on_shutdown=lambda: group.stop())
+    group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
+    engine.attach(group)
+    on_start(group.stop)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(engine.feed)
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(engine.run)
+            try:
+                await group.run()
+            except ChildrenFailed as error:
+                failure = error
+            engine.stop()
+        await frontend.drain("the workers failed" if failure else "shutdown")
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise next((cause for cause in failure.causes if isinstance(cause, FINAL)), failure)
+
+
+def only_error(failure: BaseException) -> BaseException:
+    """Return the error inside nested groups of one: task groups wrap whatever ends them."""
+    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    return failure
