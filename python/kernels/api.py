@@ -152,8 +152,8 @@ class SampleInputs:
 class SampleOps(Protocol):
     """From logits to tokens."""
 
-    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] float32 -> [R] int64
-        """Return argmax over the kept tokens of logits / temperature + g(seed, position, token).
+    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] dtype -> [R] int64
+        """Return argmax over the kept tokens of logits / temperature + g(seed, position, token), in float32.
 
         g is standard Gumbel noise from a counter (see ref/philox.py): a token depends on nothing but its own row.
         Kept are, in this order: with top_k, tokens with at most top_k - 1 greater logits; with top_p, tokens such that

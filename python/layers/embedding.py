@@ -70,7 +70,7 @@ class OutputHead(_VocabTable):
         if self._tied is not None and self.table is not plain:
             self._bytes = plain.nbytes
 
-    def __call__(self, x: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] float32
+    def __call__(self, x: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] dtype
         logits = self._group.all_gather(self._ops.apply(x, self.table, None))
         # The padding lies behind the vocabulary: no padded id can be drawn.
-        return logits[:, : self._vocab].to(torch.float32)
+        return logits[:, : self._vocab]

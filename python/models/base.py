@@ -37,7 +37,7 @@ class Model(Layer, ABC):
         """Return the last hidden states; write the tokens' keys and values into the cache."""
 
     @abstractmethod
-    def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab_size] float32
+    def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab_size] dtype
         """Return the logits of some rows of `forward`'s result, the same on every rank."""
 
     @abstractmethod

@@ -90,7 +90,7 @@ class Llama(Model):
         assert residual is not None
         return self.norm.add(x, residual)[0]
 
-    def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] float32
+    def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] dtype
         return self.head(hidden)
 
     def kv_specs(self) -> tuple[KvSpec, ...]:

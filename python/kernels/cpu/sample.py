@@ -28,7 +28,8 @@ class CpuSample:
     def __init__(self) -> None:
         self._ref = RefSample()
 
-    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] float32 -> [R] int64
+    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] dtype -> [R] int64
+        logits = logits.to(torch.float32)
         tokens = logits.argmax(dim=-1)
         if inputs.all_greedy:
             return tokens

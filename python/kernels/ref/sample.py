@@ -19,7 +19,8 @@ __all__ = ["RefSample", "keep_top_k", "keep_top_p"]
 class RefSample:
     """SampleOps in torch."""
 
-    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] float32 -> [R] int64
+    def sample(self, logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] dtype -> [R] int64
+        logits = logits.to(torch.float32)
         if inputs.all_greedy:
             return logits.argmax(dim=-1)
         greedy = inputs.temperature == 0
