@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import triton
 
-from bench.measure import commit
+from bench.measure import calibrate, commit
 from bench.shapes import QWEN3_8B, Shape
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import block_tokens_by_kind, build_cache, group_layers
@@ -160,10 +160,14 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help="write a table of the device's time of one run here")
     arguments = parser.parse_args()
     batches = [int(batch) for batch in arguments.batches.split(",")]
+    ceilings = calibrate()
+    torch.cuda.empty_cache()
     bench = Bench(QWEN3_8B, max(64, *batches), () if arguments.eager else None)
     print(f"weights {bench.load_s:.1f} s, KV cache and recording {bench.record_s:.1f} s", flush=True)
     name = "eager" if arguments.eager else "octavo"
     records = [
+        record("device_copy", "torch", ceilings.copy / 1e9, "GB/s", 0.0),
+        record("matmul_bf16_8192", "cublas", ceilings.matmul / 1e12, "TFLOP/s", 0.0),
         record("8b_runner_load", name, bench.load_s, "s", 0.0),
         record("8b_runner_record", name, bench.record_s, "s", 0.0),
     ]
