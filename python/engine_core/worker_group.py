@@ -110,9 +110,7 @@ class WorkerGroup:
         self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
         self._life = 0  # of the group; higher after each failure
-        self._meeting = secrets.token_hex(
-            8
-        )  # where this life's ranks find each other, alone
+        self._meeting = secrets.token_hex(8)  # where this life's ranks find each other, alone
         self._last_down = ("worker_died", "the workers ended")
         self._ranks: dict[int, ProcessActor[WorkerToCore]] = {}
         self._ready: dict[int, Ready] = {}
