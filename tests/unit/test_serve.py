@@ -7,6 +7,8 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,22 +84,29 @@ def test_the_reason_of_a_part_is_what_the_user_reads() -> None:
     assert serve._reason(failed) is failed
 
 
-def test_the_run_folder_is_private_and_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for socket names, which pytest's own need not."""
+    with tempfile.TemporaryDirectory(prefix="t-") as folder:
+        yield Path(folder)
+
+
+def test_the_run_folder_is_private_and_goes_away(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     with run_folder() as folder:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert folder.parent == tmp_path
+        assert folder.parent == short
     assert not folder.exists()
 
 
-def test_only_folders_of_killed_servers_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_only_folders_of_killed_servers_are_swept(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for name, pid in (("octavo-dead", str(ended.pid)), ("octavo-live", str(os.getpid())), ("octavo-odd", "no number")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "pid").write_text(pid)
+        (short / name).mkdir()
+        (short / name / "pid").write_text(pid)
     with run_folder():
-        left = {path.name for path in tmp_path.iterdir()}
+        left = {path.name for path in short.iterdir()}
     assert "octavo-dead" not in left
     assert {"octavo-live", "octavo-odd"} <= left
