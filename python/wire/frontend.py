@@ -28,6 +28,7 @@ __all__ = [
     "Finish",
     "FrontendMessage",
     "Goodbye",
+    "Grammar",
     "Header",
     "Hello",
     "Refuse",
@@ -108,6 +109,13 @@ class SamplingParams(Record, frozen=True):
     stop_token_ids: tuple[int, ...] = ()  # the model's end tokens are among them unless ignore_eos
 
 
+class Grammar(Record, frozen=True):
+    """What an output must be, from its first token to its end. The frontend has compiled it once: it is valid."""
+
+    kind: str  # how `text` reads: "lark", "json_schema", "regex"
+    text: str
+
+
 class AddRequest(Message, frozen=True):
     """frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap."""
 
@@ -119,6 +127,7 @@ class AddRequest(Message, frozen=True):
     sampling: SamplingParams
     arrival_us: int  # Unix time in microseconds
     priority: int = 0  # lower goes first
+    grammar: Grammar | None = None  # None: any text
 
 
 class AbortRequests(Message, frozen=True):

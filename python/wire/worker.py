@@ -22,6 +22,7 @@ __all__ = [
     "KvTensor",
     "NewRow",
     "Ready",
+    "SamplePlan",
     "Shutdown",
     "StepPlan",
     "StepResult",
@@ -147,7 +148,18 @@ class StepPlan(Message, frozen=True):
     counts: Int32s
     samples: bytes  # u8
     drafts: bytes = b""  # u8; empty: none
-    deferred: bool = False  # sampling waits for a SamplePlan
+    deferred: bool = False  # sample: deferred. The next message is the SamplePlan of this step; else sample: now
+
+
+class SamplePlan(Message, frozen=True):
+    """core -> worker: how the rows of a deferred step draw. Follows its StepPlan at once.
+
+    The forward need not wait for it. Rows that are not among `slots` draw without a mask.
+    """
+
+    step: int
+    slots: Int32s  # of rows that draw from a part of the vocabulary
+    masks: bytes  # one for each of `slots`: ceil(vocab_size / 32) little-endian u32; bit t % 32 of word t // 32: token t
 
 
 class StepResult(Message, frozen=True):
@@ -187,5 +199,5 @@ class Shutdown(Message, frozen=True):
     """core -> worker: finish the current step and exit 0."""
 
 
-CoreToWorker = Init | AllocateKv | StepPlan | Shutdown
+CoreToWorker = Init | AllocateKv | StepPlan | SamplePlan | Shutdown
 WorkerToCore = WorkerHello | Ready | KvReady | StepResult | Heartbeat | Fault

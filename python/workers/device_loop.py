@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from octavo.errors import ConfigError, ModelError, OctavoError, ProtocolError
 from octavo.wire.codec import Codec
-from octavo.wire.worker import AllocateKv, CoreToWorker, Fault, Init, Shutdown, StepPlan, StepResult, WorkerToCore
+from octavo.wire.worker import (
+    AllocateKv,
+    CoreToWorker,
+    Fault,
+    Init,
+    SamplePlan,
+    Shutdown,
+    StepPlan,
+    StepResult,
+    WorkerToCore,
+)
 from octavo.workers.output import OutputThread
 
 if TYPE_CHECKING:
@@ -74,7 +84,7 @@ class DeviceLoop:
             if self._output is not None:
                 self._output.close(_DRAIN_S)
 
-    def _handle(self, message: Init | AllocateKv | StepPlan) -> None:
+    def _handle(self, message: Init | AllocateKv | StepPlan | SamplePlan) -> None:
         if isinstance(message, Init):
             self._body = self._make_body(message)
             self._send(self._body.init(message))
@@ -84,6 +94,8 @@ class DeviceLoop:
         if isinstance(message, AllocateKv):
             self._send(self._body.allocate(message))
             return
+        if isinstance(message, SamplePlan):
+            raise ProtocolError(f"a SamplePlan of step {message.step} came without a deferred step")
         self._step = message.step
         result = self._body.step(message)
         if result is not None:

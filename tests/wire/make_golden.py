@@ -57,7 +57,15 @@ def _cases() -> list[Case]:
             "AddRequest/all",
             front,
             wire.AddRequest(
-                MAX, 7, "chatcmpl-é" * 8, _tokens(*range(300)), _tokens(5), ALL_SAMPLING, 1_764_500_000_000_000, -5
+                MAX,
+                7,
+                "chatcmpl-é" * 8,
+                _tokens(*range(300)),
+                _tokens(5),
+                ALL_SAMPLING,
+                1_764_500_000_000_000,
+                -5,
+                wire.Grammar("regex", "[a-zé]+"),
             ),
             8,
         ),

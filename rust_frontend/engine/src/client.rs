@@ -99,6 +99,7 @@ impl Generate for EngineClient {
             sampling: request.sampling,
             arrival_us: unix_micros(),
             priority: request.priority,
+            grammar: request.grammar,
         };
         if self
             .commands

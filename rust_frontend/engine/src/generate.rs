@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_wire::frontend::{EngineInfo, Finish, SamplingParams, Stats};
+use octavo_wire::frontend::{EngineInfo, Finish, Grammar, SamplingParams, Stats};
 
 use crate::stream::StepStream;
 
@@ -17,6 +17,8 @@ pub struct Submission {
     pub sampling: SamplingParams,
     /// Lower goes first.
     pub priority: i64,
+    /// What the output must be; `None`: any text.
+    pub grammar: Option<Grammar>,
 }
 
 /// Tokens of one request, as many steps merged as were waiting when the reader came.

@@ -144,6 +144,7 @@ fn submit(
         prompt: prepared.prompt,
         sampling: prepared.sampling,
         priority: 0,
+        grammar: None,
     };
     let steps = app.generate.submit(submission).map_err(of_generate)?;
     let metrics = app.metrics.request(identity.id.clone(), arrival);

@@ -321,6 +321,7 @@ mod tests {
             sampling: SamplingParams::new(7, max_tokens),
             arrival_us: id,
             priority: 0,
+            grammar: None,
         }
     }
 

@@ -84,6 +84,7 @@ impl Place {
             prompt: prompt.to_vec(),
             sampling,
             priority: 0,
+            grammar: None,
         };
         self.client.submit(submission).unwrap()
     }

@@ -85,6 +85,15 @@ records! {
         stop_token_ids: Vec<i32> = Vec::new(),
     }
 
+    /// What an output must be, from its first token to its end. The frontend has compiled it once: it is valid.
+    #[derive(Eq)]
+    struct Grammar {
+        /// How `text` reads: "lark", "`json_schema`", "regex".
+        kind: String,
+        /// The grammar.
+        text: String,
+    }
+
     /// frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap.
     struct AddRequest {
         /// Unique in this incarnation of the frontend.
@@ -103,6 +112,8 @@ records! {
         arrival_us: u64,
         /// Lower goes first.
         priority: i64 = 0,
+        /// `None`: any text.
+        grammar: Option<Grammar> = None,
     }
 
     /// frontend -> core. Idempotent: unknown ids are ignored.

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 use octavo_wire::frontend::{
     AbortRequests, Ack, AddRequest, Control, ControlDone, CoreMessage, Delta, Deltas, EngineFault,
-    EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Header, Hello, Refuse,
+    EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello, Refuse,
     RequestRejected, SamplingParams, Stats, Welcome,
 };
 use octavo_wire::{Blob, DecodeError, Message, Tokens};
@@ -168,6 +168,10 @@ fn full_request() -> AddRequest {
         },
         arrival_us: 1_764_500_000_000_000,
         priority: -5,
+        grammar: Some(Grammar {
+            kind: "regex".to_owned(),
+            text: "[a-zé]+".to_owned(),
+        }),
     }
 }
 
@@ -181,6 +185,7 @@ fn requests() -> Vec<(&'static str, Value)> {
         sampling: SamplingParams::new(0, 16),
         arrival_us: 0,
         priority: 0,
+        grammar: None,
     };
     let mut many: Vec<u64> = (120..140).collect();
     many.extend([256, 65_536, 1 << 32, MAX]);

@@ -233,6 +233,7 @@ impl Reader {
                     sampling: SamplingParams::new(1, 200_000),
                     arrival_us: 0,
                     priority: 0,
+                    grammar: None,
                 };
                 let header = self.session.number(100, now);
                 self.send(&peer, &header, &request).await;

@@ -188,6 +188,7 @@ pub(crate) fn submission(name: &str) -> Submission {
         prompt: vec![1, 2, 3],
         sampling: SamplingParams::new(7, 16),
         priority: 0,
+        grammar: None,
     }
 }
 
