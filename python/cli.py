@@ -45,9 +45,15 @@ def _add_setting(target: argparse._ArgumentGroup, setting: Setting) -> None:
     if setting.positional:
         target.add_argument(setting.name, metavar=setting.name.upper(), help=text)
         return
-    default = "auto" if setting.default is None else setting.default
     if setting.default not in ((), ""):
-        text += f" (default: {default})"
+        text += f" (default: {setting.shown})"
+    if setting.switch:
+        for name, value in ((setting.flag, "true"), (f"--no-{setting.flag[2:]}", "false")):
+            shown = text if value == "true" else argparse.SUPPRESS
+            target.add_argument(
+                name, dest=setting.name, help=shown, action="store_const", const=value, default=argparse.SUPPRESS
+            )
+        return
     target.add_argument(
         setting.flag,
         dest=setting.name,

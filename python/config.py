@@ -68,11 +68,19 @@ class Setting:
     metavar: str
     many: bool = False  # the flag takes several words
     positional: bool = False
+    switch: bool = False  # no word: --name is true, --no-name is false
 
     @property
     def flag(self) -> str:
         """The flag as a user types it."""
         return self.name.upper() if self.positional else flag(self.name)
+
+    @property
+    def shown(self) -> str:
+        """The default as a user reads it."""
+        if self.switch:
+            return "on" if self.default else "off"
+        return "auto" if self.default is None else str(self.default)
 
 
 def flag(name: str) -> str:
@@ -156,9 +164,23 @@ def _setting(
     *,
     many: bool = False,
     positional: bool = False,
+    switch: bool = False,
 ) -> Any:
-    info = {"parse": parse, "group": group, "help": help, "metavar": metavar, "many": many, "positional": positional}
-    return dataclasses.field(default=default, metadata=info)
+    info = {"parse": parse, "group": group, "help": help, "metavar": metavar}
+    kinds = {"many": many, "positional": positional, "switch": switch}
+    return dataclasses.field(default=default, metadata=info | kinds)
+
+
+def _boolean(text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError("must be true or false")
+    return words[text.lower()]
+
+
+def _switch(default: bool, group: str, help: str) -> Any:
+    """Describe a flag without a word: --name sets it, --no-name clears it."""
+    return _setting(default, _boolean, group, help, "", switch=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +215,7 @@ class ServeConfig:
         0.0, _seconds, "Server", "how long running requests may go on after Ctrl-C or SIGTERM", "SECONDS"
     )
     max_num_seqs: int = _setting(256, _count(1, 65536), "Engine", "requests that run at once")
+    enable_prefix_caching: bool = _switch(True, "Engine", "reuse KV blocks of prompts that begin alike")
     max_num_batched_tokens: int = _setting(
         2048, _count(1), "Engine", "tokens computed in one step; longer prompts are prefilled in chunks"
     )

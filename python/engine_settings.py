@@ -47,6 +47,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         max_num_batched_tokens=config.max_num_batched_tokens,
         block_size=config.block_size,
         kv_cache_bytes=_kv_bytes(config),
+        enable_prefix_caching=config.enable_prefix_caching,
         tensor_parallel_size=config.tensor_parallel_size,
         threads=config.threads,
         worker_timeout_s=config.worker_timeout,

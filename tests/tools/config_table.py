@@ -13,7 +13,7 @@ _HEAD = """\
 
 All flags of `octavo serve MODEL`, made from their one definition in `python/config.py` by
 `python -m tests.tools.config_table`. Counts and sizes may end in k, m, g, t (powers of 1,000) or K, M, G, T (powers of
-1,024).
+1,024). A flag whose default is on or off takes no word: `--no-NAME` turns it off.
 
 """
 
@@ -29,7 +29,7 @@ def _default(setting: Setting) -> str:
         return "required"
     if setting.default in ((), ""):
         return "–"
-    return "auto" if setting.default is None else f"{setting.default}"
+    return setting.shown
 
 
 if __name__ == "__main__":

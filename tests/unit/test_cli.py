@@ -6,7 +6,7 @@ import pytest
 
 from octavo import __version__
 from octavo.cli import main, parser
-from octavo.config import settings
+from octavo.config import build, settings
 
 
 def test_help_shows_every_flag_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,3 +52,12 @@ def test_flags_are_not_abbreviated() -> None:
     arguments, unknown = parser().parse_known_args(["serve", "m", "--max-num", "4"])
     assert unknown
     assert not hasattr(arguments, "max_num_seqs")
+
+
+@pytest.mark.parametrize(
+    ("words", "value"), [([], True), (["--enable-prefix-caching"], True), (["--no-enable-prefix-caching"], False)]
+)
+def test_a_switch_takes_no_word(words: list[str], value: bool) -> None:
+    arguments = parser().parse_args(["serve", "m", *words])
+    given = {name: text for name, text in vars(arguments).items() if name not in ("command", "parser")}
+    assert build(given).enable_prefix_caching is value
