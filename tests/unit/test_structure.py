@@ -44,7 +44,8 @@ RUST_LAYERS: tuple[tuple[str, ...], ...] = (
     ("transport", "media", "parser", "telemetry"),
     ("render",),
     ("engine",),
-    ("edge", "http", "grpc"),
+    ("edge",),
+    ("http", "grpc"),
     ("server", "renderer", "mock", "python"),
 )
 RUST_PURE = ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser", "render")

@@ -1,23 +1,14 @@
 //! What the handlers share, and the table of routes.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use axum::extract::Request;
-use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use octavo_api::ApiError;
+use octavo_edge::{BodyReader, Compute, Settings, Shutdown, guarded, unix_seconds};
 use octavo_engine::Generate;
 use octavo_render::Renderer;
 use octavo_telemetry::Metrics;
 
-use crate::body::BodyReader;
-use crate::compute::Compute;
-use crate::guard::guard;
-use crate::refusal::Refusal;
-use crate::settings::Settings;
-use crate::shutdown::Shutdown;
 use crate::{generate, status};
 
 /// What the routes stand on.
@@ -55,7 +46,7 @@ impl App {
             created: unix_seconds(),
             app: self,
         });
-        Router::new()
+        let router = Router::new()
             .route("/v1/chat/completions", post(generate::chat))
             .route("/v1/completions", post(generate::completion))
             .route("/v1/models", get(status::models))
@@ -64,27 +55,7 @@ impl App {
             .route("/ready", get(status::ready))
             .route("/version", get(status::version))
             .route("/metrics", get(status::metrics))
-            .fallback(unknown_route)
-            .method_not_allowed_fallback(wrong_method)
-            .layer(from_fn_with_state(metrics, guard))
-            .with_state(state)
+            .with_state(state);
+        guarded(router, metrics)
     }
-}
-
-/// The time of day as Unix seconds; 0 if the clock stands before 1970.
-pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-async fn unknown_route(request: Request) -> Refusal {
-    Refusal(ApiError::no_route(request.uri().path()))
-}
-
-async fn wrong_method(request: Request) -> Refusal {
-    Refusal(ApiError::method_not_allowed(
-        request.method().as_str(),
-        request.uri().path(),
-    ))
 }

@@ -5,9 +5,9 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use octavo_api::{ApiError, FinishReason, StopReason, Usage};
+use octavo_edge::error_json;
 use serde::Serialize;
 
-use crate::refusal::error_json;
 use crate::route::Route;
 
 /// Ends an event.

@@ -7,15 +7,14 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest};
+use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared};
 
-use crate::app::{App, AppState, unix_seconds};
-use crate::body::JsonBody;
+use crate::app::{App, AppState};
 use crate::envelope::Identity;
 use crate::output::{Output, TokenIds};
-use crate::refusal::{RETRY_S, Refusal, of_generate, stopping};
-use crate::request_id::RequestId;
+use crate::refusal::of_generate;
 use crate::route::Route;
 use crate::{sse, whole};
 

@@ -1,12 +1,13 @@
 //! One request's answer as it comes: steps in, pieces of text out. Streams and whole answers are folds over it.
 
 use octavo_api::{ApiError, FinishReason, StopReason, Usage};
+use octavo_edge::stopping;
 use octavo_engine::{Step, StepStream};
 use octavo_render::OutputText;
 use octavo_telemetry::{Outcome, RequestMetrics};
 use tokio_util::sync::CancellationToken;
 
-use crate::refusal::{of_generate, stopping};
+use crate::refusal::of_generate;
 
 /// What a step brought.
 #[derive(Debug, PartialEq, Eq)]

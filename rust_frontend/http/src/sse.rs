@@ -9,12 +9,11 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use octavo_api::ApiError;
+use octavo_edge::{Refusal, contain, defect};
 use tokio::time::timeout;
 
-use crate::contain::contain;
 use crate::envelope::{EventWriter, Identity, Ids};
 use crate::output::{Output, Piece};
-use crate::refusal::{Refusal, defect};
 
 const CHOICE: u32 = 0;
 

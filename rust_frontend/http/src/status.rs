@@ -7,10 +7,10 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
+use octavo_edge::{RETRY_S, Refusal, stopping};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
-use crate::refusal::{RETRY_S, Refusal, stopping};
 
 /// Lists the served names.
 pub(crate) async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList> {

@@ -6,8 +6,8 @@ mod support;
 
 use std::time::Duration;
 
+use octavo_edge::Settings;
 use octavo_engine::GenerateError;
-use octavo_http::Settings;
 use serde_json::{Value, json};
 use support::client::{Client, events};
 use support::{Server, eventually, within};

@@ -7,8 +7,8 @@ mod support;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use octavo_edge::Settings;
 use octavo_engine::GenerateError;
-use octavo_http::Settings;
 use serde_json::{Value, json};
 use support::{Server, within};
 

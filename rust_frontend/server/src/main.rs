@@ -5,7 +5,6 @@ mod config;
 mod failure;
 mod process;
 mod run;
-mod signals;
 
 use std::process::ExitCode;
 

@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use octavo_edge::{Listener, Settings, Shutdown, Signals, serve};
 use octavo_engine::{EngineClient, EngineConfig};
-use octavo_http::{App, Listener, Settings, Shutdown, serve};
+use octavo_http::App;
 use octavo_render::Renderer;
 use octavo_telemetry::Metrics;
 use serde_json::json;
@@ -13,7 +14,6 @@ use serde_json::json;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::process;
-use crate::signals::Signals;
 
 /// Serves until a signal comes.
 pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), Failure> {

@@ -17,7 +17,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_http::{App, Listener, Settings, Shutdown, serve};
+use octavo_edge::{Listener, Settings, Shutdown, serve};
+use octavo_http::App;
 use octavo_render::Renderer;
 use octavo_telemetry::Metrics;
 use tokio::task::JoinHandle;

@@ -1,16 +1,20 @@
 //! SIGTERM and SIGINT: the first ends the server in order, the second at once.
 
-use octavo_http::Shutdown;
+use crate::shutdown::Shutdown;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Both signals, from the moment this is made.
-pub(crate) struct Signals {
+pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(crate) fn new() -> std::io::Result<Self> {
+    /// Watches from now on.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -18,7 +22,7 @@ impl Signals {
     }
 
     /// Drains the server at the first signal and leaves at the second.
-    pub(crate) async fn obey(mut self, shutdown: Shutdown) {
+    pub async fn obey(mut self, shutdown: Shutdown) {
         let name = self.next().await;
         tracing::info!("{name}: stopping (again: at once)");
         shutdown.drain();

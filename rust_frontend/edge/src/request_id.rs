@@ -10,11 +10,12 @@ const MAX_LENGTH: usize = 64;
 
 /// What names a request in logs, in `X-Request-Id` and, behind a prefix, in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestId(String);
+pub struct RequestId(String);
 
 impl RequestId {
     /// Takes the client's id, or draws one where there is none that is fit for logs and headers.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
         let given = headers.get(HEADER).and_then(|value| value.to_str().ok());
         match given {
             Some(id) if is_sane(id) => Self(id.to_owned()),
@@ -23,11 +24,14 @@ impl RequestId {
     }
 
     /// The id of a response object, such as `chatcmpl-…`.
-    pub(crate) fn with_prefix(&self, prefix: &str) -> String {
+    #[must_use]
+    pub fn with_prefix(&self, prefix: &str) -> String {
         format!("{prefix}-{}", self.0)
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// The bare id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt as _;
 
 /// Runs the work of one request. `None`: it panicked; what it was changing must not be used any more.
-pub(crate) async fn contain<T>(id: &str, work: impl Future<Output = T>) -> Option<T> {
+pub async fn contain<T>(id: &str, work: impl Future<Output = T>) -> Option<T> {
     let result = AssertUnwindSafe(work).catch_unwind().await;
     if result.is_err() {
         tracing::error!("request {id}: a defect ended it; the panic is described above");

@@ -12,14 +12,15 @@ const LARGE_BYTES: usize = 1 << 20;
 
 /// Runs jobs on blocking threads, so many at a time; the others wait in order.
 #[derive(Debug, Clone)]
-pub(crate) struct Compute {
+pub struct Compute {
     usual: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
 
 impl Compute {
     /// Makes room for `threads` jobs, and for half as many large ones; at least one of each.
-    pub(crate) fn new(threads: usize) -> Self {
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
         Self {
             usual: Arc::new(Semaphore::new(threads.max(1))),
             large: Arc::new(Semaphore::new((threads / 2).max(1))),
@@ -27,7 +28,7 @@ impl Compute {
     }
 
     /// Runs a job over `bytes` bytes of input. A panic in the job goes on in the caller.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         bytes: usize,
         job: impl FnOnce() -> T + Send + 'static,

@@ -1,24 +1,42 @@
-//! Stands around every handler: the request id, panics, the count of responses.
+//! Stands around every handler: the request id, panics, the count of responses, answers where there is no route.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::Method;
+use octavo_api::ApiError;
 use octavo_telemetry::Metrics;
 
 use crate::contain::contain;
 use crate::refusal::{Refusal, defect};
 use crate::request_id::{HEADER, RequestId};
 
+/// Puts the guard around all routes: ids, panics that end one request alone, counts; and the errors of the API for paths and
+/// methods that are none.
+pub fn guarded(router: Router, metrics: Arc<Metrics>) -> Router {
+    router
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(metrics, guard))
+}
+
+async fn unknown_route(request: Request) -> Refusal {
+    Refusal(ApiError::no_route(request.uri().path()))
+}
+
+async fn wrong_method(request: Request) -> Refusal {
+    Refusal(ApiError::method_not_allowed(
+        request.method().as_str(),
+        request.uri().path(),
+    ))
+}
+
 /// Runs the handler. A panic in it is a 500 for this request alone.
-pub(crate) async fn guard(
-    State(metrics): State<Arc<Metrics>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+async fn guard(State(metrics): State<Arc<Metrics>>, mut request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
     let method = method_name(request.method());

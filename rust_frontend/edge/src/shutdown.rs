@@ -45,7 +45,8 @@ impl Shutdown {
     }
 
     /// What tells one request of the second stage. Waiting on it for each token touches nothing that requests share.
-    pub(crate) fn cut_token(&self) -> CancellationToken {
+    #[must_use]
+    pub fn cut_token(&self) -> CancellationToken {
         self.cut.child_token()
     }
 

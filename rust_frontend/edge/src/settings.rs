@@ -1,6 +1,6 @@
-//! Limits and time-outs of the HTTP side.
+//! Limits and time-outs of the HTTP side, and its clock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Limits and time-outs; the defaults suit a server that strangers can reach.
 #[derive(Debug, Clone)]
@@ -39,4 +39,12 @@ impl Default for Settings {
             compute_threads: 1,
         }
     }
+}
+
+/// The time of day as Unix seconds; 0 if the clock stands before 1970.
+#[must_use]
+pub fn unix_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

@@ -22,14 +22,15 @@ const DISCARD_FACTOR: usize = 4;
 
 /// A request body, and its part of the memory that all of them may take.
 #[derive(Debug)]
-pub(crate) struct JsonBody {
-    pub(crate) bytes: Bytes,
+pub struct JsonBody {
+    /// What came.
+    pub bytes: Bytes,
     _memory: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads JSON bodies within the limits.
 #[derive(Debug, Clone)]
-pub(crate) struct BodyReader {
+pub struct BodyReader {
     max_bytes: usize,
     timeout: Duration,
     /// One permit a KiB.
@@ -37,7 +38,9 @@ pub(crate) struct BodyReader {
 }
 
 impl BodyReader {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// Reads within the limits of `settings`.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
         let permits = (settings.max_pending_bytes / KIB).min(Semaphore::MAX_PERMITS);
         Self {
             max_bytes: settings.max_body_bytes,
@@ -47,7 +50,11 @@ impl BodyReader {
     }
 
     /// Reads the whole body of a request that says it is JSON.
-    pub(crate) async fn read(&self, request: Request) -> Result<JsonBody, ApiError> {
+    ///
+    /// # Errors
+    /// 400 for another kind of content or a body that stops coming, 413 for one that is too large, 429 while too many are
+    /// being read.
+    pub async fn read(&self, request: Request) -> Result<JsonBody, ApiError> {
         let (head, mut body) = request.into_parts();
         check_content_type(&head.headers)?;
         match self.collect(&mut body).await {

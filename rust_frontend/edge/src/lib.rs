@@ -1,0 +1,29 @@
+//! The HTTP edge: an accept loop of our own, limits, request bodies, request ids, refusals, the orderly end.
+//!
+//! Charter: nothing that a client sends or leaves undone may stop the server, hold up others or take unbounded memory.
+//! No route lives here; the crates above bring a router and hand it to [`serve`].
+
+mod body;
+mod compute;
+mod contain;
+mod guard;
+mod listener;
+mod refusal;
+mod request_id;
+mod server;
+mod settings;
+mod shutdown;
+mod signals;
+mod stall;
+
+pub use body::{BodyReader, JsonBody};
+pub use compute::Compute;
+pub use contain::contain;
+pub use guard::guarded;
+pub use listener::Listener;
+pub use refusal::{RETRY_S, Refusal, defect, error_json, stopping};
+pub use request_id::RequestId;
+pub use server::serve;
+pub use settings::{Settings, unix_seconds};
+pub use shutdown::Shutdown;
+pub use signals::Signals;
