@@ -26,21 +26,28 @@ __all__ = [
     "EngineInfo",
     "EngineReady",
     "Finish",
+    "Floats",
     "FrontendMessage",
     "Goodbye",
     "Grammar",
     "Header",
     "Hello",
+    "Logprobs",
     "Refuse",
+    "RepetitionDetection",
     "RequestRejected",
+    "SamplingExtras",
     "SamplingParams",
     "Stats",
+    "ThinkingBudget",
     "Tokens",
     "Welcome",
 ]
 
 #: Token ids as packed little-endian int32; its length is 4 times the number of tokens.
 Tokens = bytes
+#: Packed little-endian float32.
+Floats = bytes
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -98,6 +105,42 @@ class Goodbye(Message, frozen=True):
     reason: str
 
 
+class RepetitionDetection(Record, frozen=True):
+    """End an output that repeats a pattern of so many tokens so many times in a row."""
+
+    max_pattern_size: int
+    min_pattern_size: int
+    min_count: int
+
+
+class ThinkingBudget(Record, frozen=True):
+    """Force the end of thoughts after so many tokens of them, counted over all blocks of the output."""
+
+    budget: int
+    start: Tokens  # the marker behind which thoughts begin
+    end: Tokens
+
+
+class SamplingExtras(Record, frozen=True):
+    """What few requests ask for. All defaults ask for nothing."""
+
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0  # no stop id is drawn before so many tokens are out
+    bias_ids: Tokens = b""
+    biases: Floats = b""  # added to the logits of bias_ids
+    allowed_token_ids: Tokens = b""  # empty: all
+    bad_words: tuple[Tokens, ...] = ()  # the last token of each is never drawn behind the others
+    logprobs: int | None = None  # so many best tokens beside the drawn one; -1: all
+    prompt_logprobs: int | None = None  # likewise for each token of the prompt but the first
+    logprob_token_ids: Tokens = b""  # these instead of the best ones
+    repetition: RepetitionDetection | None = None
+    thinking: ThinkingBudget | None = None
+    stream_interval: int = 1  # tokens in a delta at least, but for the first and the last
+
+
 class SamplingParams(Record, frozen=True):
     """How to choose tokens, and when to stop. Validated by the frontend; the core trusts types, not ranges."""
 
@@ -107,6 +150,7 @@ class SamplingParams(Record, frozen=True):
     top_p: float = 1.0
     top_k: int = 0  # 0: all
     stop_token_ids: tuple[int, ...] = ()  # the model's end tokens are among them unless ignore_eos
+    extras: SamplingExtras | None = None
 
 
 class Grammar(Record, frozen=True):
@@ -156,9 +200,18 @@ class ControlDone(Message, frozen=True):
 class Finish(Record, frozen=True):
     """Why a request ended."""
 
-    reason: str  # "stop", "length", "abort", "error"
+    reason: str  # "stop", "length", "repetition", "abort", "error"
     stop_token: int | None = None  # the stop id that ended it; the id is also the last of the tokens
     message: str | None = None  # with "error": what a client may read
+
+
+class Logprobs(Record, frozen=True):
+    """Log probabilities of consecutive tokens, `width` for each: the token itself, then the others asked for."""
+
+    width: int
+    ids: Tokens  # [tokens * width]
+    values: Floats  # [tokens * width]
+    ranks: Tokens  # [tokens] of the token itself; 1 is the best
 
 
 class Delta(Record, frozen=True):
@@ -170,6 +223,8 @@ class Delta(Record, frozen=True):
     tokens: Tokens
     finish: Finish | None = None
     cached_tokens: int | None = None  # prompt tokens found in the prefix cache; in the first delta of an attempt
+    logprobs: Logprobs | None = None  # of `tokens`, where they were asked for
+    prompt_logprobs: Logprobs | None = None  # of the prompt but its first token; with the first tokens
 
 
 class Deltas(Message, frozen=True):

@@ -7,7 +7,7 @@ request, for the request's whole life; its generation tells late results from th
 
 from __future__ import annotations
 
-from octavo.wire.frontend import Message, Record, SamplingParams, Tokens
+from octavo.wire.frontend import Logprobs, Message, Record, SamplingParams, Tokens
 
 __all__ = [
     "AllocateKv",
@@ -22,6 +22,7 @@ __all__ = [
     "KvTensor",
     "NewRow",
     "Ready",
+    "RowLogprobs",
     "SamplePlan",
     "Shutdown",
     "StepPlan",
@@ -58,6 +59,7 @@ class Init(Message, frozen=True):
     max_num_seqs: int
     max_num_batched_tokens: int
     threads: int
+    logprobs_mode: str = "raw_logprobs"  # or "raw_logits", "processed_logprobs", "processed_logits"
 
 
 class KvTensor(Record, frozen=True):
@@ -162,6 +164,14 @@ class SamplePlan(Message, frozen=True):
     masks: bytes  # one for each of `slots`: ceil(vocab_size / 32) little-endian u32; bit t % 32 of word t // 32: token t
 
 
+class RowLogprobs(Record, frozen=True):
+    """Log probabilities of one row of a step."""
+
+    slot: int
+    generation: int
+    values: Logprobs
+
+
 class StepResult(Message, frozen=True):
     """worker -> core, from the output rank only, in the order of plans. One entry for each sampling row.
 
@@ -174,6 +184,8 @@ class StepResult(Message, frozen=True):
     lengths: Int32s
     tokens: Tokens
     compute_us: int
+    logprobs: tuple[RowLogprobs, ...] = ()  # of the tokens of rows that asked for them
+    prompt_logprobs: tuple[RowLogprobs, ...] = ()  # of the prompt tokens that follow those a row computed
 
 
 class Heartbeat(Message, frozen=True):

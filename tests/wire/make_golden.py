@@ -7,6 +7,7 @@ change means that the wire broke. Rust checks the same file against values of it
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ GOLDEN = Path(__file__).with_name("golden.json")
 
 MAX = 2**64 - 1
 ALL_SAMPLING = wire.SamplingParams(MAX, 4096, 0.25, 0.9, 40, (2, 128_000, 2**31 - 1))
+REPEAT = wire.RepetitionDetection(32, 2, 4)
+THINK = wire.ThinkingBudget(0, pack_tokens([7]), pack_tokens([8, 9]))
+EXTRAS = wire.SamplingExtras(
+    0.5, -2.0, 2.0, 1.25, 5, pack_tokens([1, 2]), struct.pack("<2f", -100, 0.5), pack_tokens([3]),
+    (pack_tokens([4, 5]), pack_tokens([6])), -1, 3, pack_tokens([10, 11]), REPEAT, THINK, 8,
+)  # fmt: skip
+LOGPROBS = wire.Logprobs(2, pack_tokens([1, 5, 2, 6]), struct.pack("<4f", -0.5, -1.5, 0, -4.25), pack_tokens([1, 70]))
 INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123)
 
 
@@ -35,6 +43,30 @@ class Case(msgspec.Struct, frozen=True):
 
 def _tokens(*ids: int) -> bytes:
     return pack_tokens(ids)
+
+
+def _sampling_cases() -> list[Case]:
+    front, core = "frontend", "core"
+    return [
+        Case(
+            "AddRequest/extras",
+            front,
+            wire.AddRequest(2, 1, "x", _tokens(1), b"", wire.SamplingParams(3, 4, extras=EXTRAS), 5),
+            8,
+        ),
+        Case(
+            "AddRequest/no extras",
+            front,
+            wire.AddRequest(2, 1, "x", _tokens(1), b"", wire.SamplingParams(3, 4, extras=wire.SamplingExtras()), 5),
+            8,
+        ),
+        Case(
+            "Deltas/logprobs",
+            core,
+            wire.Deltas(1, (wire.Delta(1, 1, 0, _tokens(1, 2), None, 0, LOGPROBS, LOGPROBS),)),
+            3,
+        ),
+    ]
 
 
 def _cases() -> list[Case]:
@@ -69,6 +101,7 @@ def _cases() -> list[Case]:
             ),
             8,
         ),
+        *_sampling_cases(),
         Case("AbortRequests/empty", front, wire.AbortRequests((), "client"), 3),
         Case("AbortRequests/many", front, wire.AbortRequests((*range(120, 140), 256, 65_536, 2**32, MAX), "stop"), 3),
         Case("Control/defaults", front, wire.Control(9, "shutdown"), 3),

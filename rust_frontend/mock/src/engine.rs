@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use octavo_wire::Tokens;
 use octavo_wire::frontend::{AddRequest, Delta, Finish, RequestRejected, Stats};
 
 use crate::Script;
@@ -289,12 +288,9 @@ impl Row {
 
     fn delta(&self, tokens: Vec<i32>, finish: Option<Finish>) -> Delta {
         Delta {
-            id: self.id,
-            attempt: self.attempt,
-            start: self.emitted,
-            tokens: Tokens(tokens),
             finish,
             cached_tokens: self.fresh.then_some(0),
+            ..Delta::new(self.id, self.attempt, self.emitted, tokens)
         }
     }
 
@@ -306,6 +302,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use octavo_wire::Tokens;
     use octavo_wire::frontend::SamplingParams;
 
     use super::*;

@@ -277,6 +277,7 @@ impl Renderer {
             },
             top_k: if greedy { 0 } else { top_k },
             stop_token_ids,
+            extras: None,
         }
     }
 }

@@ -23,6 +23,9 @@ pub enum DecodeError {
     /// The length of packed token ids is not a multiple of four.
     #[error("{0} bytes cannot be packed int32 token ids")]
     Tokens(usize),
+    /// The length of packed numbers is not a multiple of four.
+    #[error("{0} bytes cannot be packed float32 numbers")]
+    Floats(usize),
     /// A field without a default is absent.
     #[error("{record} has no field `{field}`")]
     Missing {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::record::{end, messages, records};
-use crate::{Blob, DecodeError, Reader, Tokens, Wire, Writer};
+use crate::{Blob, DecodeError, Floats, Reader, Tokens, Wire, Writer};
 
 records! {
     /// Precedes every body. Sequence numbers count within one session, a pair of incarnations.
@@ -69,6 +69,62 @@ records! {
         reason: String,
     }
 
+    /// End an output that repeats a pattern of so many tokens so many times in a row.
+    #[derive(Copy, Eq)]
+    struct RepetitionDetection {
+        /// Largest pattern, in tokens.
+        max_pattern_size: u32,
+        /// Smallest pattern, in tokens.
+        min_pattern_size: u32,
+        /// How often it stands in a row.
+        min_count: u32,
+    }
+
+    /// Force the end of thoughts after so many tokens of them, counted over all blocks of the output.
+    #[derive(Eq)]
+    struct ThinkingBudget {
+        /// In tokens.
+        budget: u64,
+        /// The marker behind which thoughts begin.
+        start: Tokens,
+        /// The marker that ends them.
+        end: Tokens,
+    }
+
+    /// What few requests ask for. All defaults ask for nothing.
+    struct SamplingExtras {
+        /// Of the best token's probability, what others need at least.
+        min_p: f64 = 0.0,
+        /// Subtracted once from tokens of the output.
+        presence_penalty: f64 = 0.0,
+        /// Subtracted from tokens of the output as often as they stand there.
+        frequency_penalty: f64 = 0.0,
+        /// Divides (or, negative ones, multiplies) the logits of tokens of prompt and output.
+        repetition_penalty: f64 = 1.0,
+        /// No stop id is drawn before so many tokens are out.
+        min_tokens: u64 = 0,
+        /// Tokens with a bias.
+        bias_ids: Tokens = Tokens(Vec::new()),
+        /// Added to their logits.
+        biases: Floats = Floats(Vec::new()),
+        /// Empty: all.
+        allowed_token_ids: Tokens = Tokens(Vec::new()),
+        /// The last token of each is never drawn behind the others.
+        bad_words: Vec<Tokens> = Vec::new(),
+        /// So many best tokens beside the drawn one; -1: all.
+        logprobs: Option<i32> = None,
+        /// Likewise for each token of the prompt but the first.
+        prompt_logprobs: Option<i32> = None,
+        /// These instead of the best ones.
+        logprob_token_ids: Tokens = Tokens(Vec::new()),
+        /// When to end an output that turns in circles.
+        repetition: Option<RepetitionDetection> = None,
+        /// When to end thoughts.
+        thinking: Option<ThinkingBudget> = None,
+        /// Tokens in a delta at least, but for the first and the last.
+        stream_interval: u32 = 1,
+    }
+
     /// How to choose tokens, and when to stop. Validated by the frontend; the core trusts types, not ranges.
     struct SamplingParams {
         /// Drawn by the frontend if the client gave none.
@@ -83,6 +139,8 @@ records! {
         top_k: u64 = 0,
         /// The model's end tokens are among them unless `ignore_eos`.
         stop_token_ids: Vec<i32> = Vec::new(),
+        /// What few requests ask for.
+        extras: Option<SamplingExtras> = None,
     }
 
     /// What an output must be, from its first token to its end. The frontend has compiled it once: it is valid.
@@ -146,12 +204,24 @@ records! {
 
     /// Why a request ended.
     struct Finish {
-        /// "stop", "length", "abort", "error".
+        /// "stop", "length", "repetition", "abort", "error".
         reason: String,
         /// The stop id that ended it; the id is also the last of the tokens.
         stop_token: Option<i32> = None,
         /// With "error": what a client may read.
         message: Option<String> = None,
+    }
+
+    /// Log probabilities of consecutive tokens, `width` for each: the token itself, then the others asked for.
+    struct Logprobs {
+        /// Values for each token.
+        width: u32,
+        /// `width` for each token.
+        ids: Tokens,
+        /// `width` for each token.
+        values: Floats,
+        /// Of the token itself; 1 is the best.
+        ranks: Tokens,
     }
 
     /// New tokens of one request.
@@ -168,6 +238,10 @@ records! {
         finish: Option<Finish> = None,
         /// Prompt tokens found in the prefix cache; in the first delta of an attempt.
         cached_tokens: Option<u64> = None,
+        /// Of `tokens`, where they were asked for.
+        logprobs: Option<Logprobs> = None,
+        /// Of the prompt but its first token; with the first tokens.
+        prompt_logprobs: Option<Logprobs> = None,
     }
 
     /// core -> frontend: one message a step (or more steps, merged, when credit ran out).
@@ -296,7 +370,78 @@ impl SamplingParams {
             top_p: 1.0,
             top_k: 0,
             stop_token_ids: Vec::new(),
+            extras: None,
         }
+    }
+}
+
+impl Default for SamplingExtras {
+    fn default() -> Self {
+        Self {
+            min_p: 0.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            repetition_penalty: 1.0,
+            min_tokens: 0,
+            bias_ids: Tokens::default(),
+            biases: Floats::default(),
+            allowed_token_ids: Tokens::default(),
+            bad_words: Vec::new(),
+            logprobs: None,
+            prompt_logprobs: None,
+            logprob_token_ids: Tokens::default(),
+            repetition: None,
+            thinking: None,
+            stream_interval: 1,
+        }
+    }
+}
+
+impl Delta {
+    /// New tokens and nothing else.
+    #[must_use]
+    pub fn new(id: u64, attempt: u32, start: u64, tokens: Vec<i32>) -> Self {
+        Self {
+            id,
+            attempt,
+            start,
+            tokens: Tokens(tokens),
+            finish: None,
+            cached_tokens: None,
+            logprobs: None,
+            prompt_logprobs: None,
+        }
+    }
+}
+
+impl Logprobs {
+    /// How many tokens they are of.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Whether they are of none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranks.is_empty()
+    }
+
+    /// Forgets the first `count` tokens.
+    pub fn skip(&mut self, count: usize) {
+        let tokens = count.min(self.len());
+        let entries = tokens * self.width as usize;
+        self.ids.0.drain(..entries.min(self.ids.0.len()));
+        self.values.0.drain(..entries.min(self.values.0.len()));
+        self.ranks.0.drain(..tokens);
+    }
+
+    /// Appends those of the tokens that follow.
+    pub fn append(&mut self, more: &Self) {
+        self.width = more.width;
+        self.ids.extend_from_slice(&more.ids);
+        self.values.0.extend_from_slice(&more.values.0);
+        self.ranks.extend_from_slice(&more.ranks);
     }
 }
 

@@ -25,6 +25,10 @@ pub struct Tokens(pub Vec<i32>);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blob(pub Vec<u8>);
 
+/// Numbers, packed as little-endian float32.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Floats(pub Vec<f32>);
+
 impl Deref for Tokens {
     type Target = Vec<i32>;
 
@@ -60,6 +64,29 @@ impl Wire for Tokens {
             return Err(DecodeError::Tokens(bytes.len()));
         }
         Ok(Self(ids.iter().map(|id| i32::from_le_bytes(*id)).collect()))
+    }
+}
+
+impl Wire for Floats {
+    fn write(&self, out: &mut Writer<'_>) {
+        out.bin(4 * self.0.len());
+        for value in &self.0 {
+            out.raw(&value.to_le_bytes());
+        }
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bytes = input.bin()?;
+        let (values, rest) = bytes.as_chunks::<4>();
+        if !rest.is_empty() {
+            return Err(DecodeError::Floats(bytes.len()));
+        }
+        Ok(Self(
+            values
+                .iter()
+                .map(|value| f32::from_le_bytes(*value))
+                .collect(),
+        ))
     }
 }
 

@@ -7,10 +7,11 @@ use std::fmt::Debug;
 
 use octavo_wire::frontend::{
     AbortRequests, Ack, AddRequest, Control, ControlDone, CoreMessage, Delta, Deltas, EngineFault,
-    EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello, Refuse,
-    RequestRejected, SamplingParams, Stats, Welcome,
+    EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello, Logprobs,
+    Refuse, RepetitionDetection, RequestRejected, SamplingExtras, SamplingParams, Stats,
+    ThinkingBudget, Welcome,
 };
-use octavo_wire::{Blob, DecodeError, Message, Tokens};
+use octavo_wire::{Blob, DecodeError, Floats, Message, Tokens};
 
 const MAX: u64 = u64::MAX;
 
@@ -86,14 +87,7 @@ fn stats(n: [u64; 11]) -> Value {
 }
 
 fn delta(id: u64, start: u64, tokens: &[i32]) -> Delta {
-    Delta {
-        id,
-        attempt: 1,
-        start,
-        tokens: Tokens(tokens.to_vec()),
-        finish: None,
-        cached_tokens: None,
-    }
+    Delta::new(id, 1, start, tokens.to_vec())
 }
 
 fn handshake() -> Vec<(&'static str, Value)> {
@@ -165,6 +159,7 @@ fn full_request() -> AddRequest {
             top_p: 0.9,
             top_k: 40,
             stop_token_ids: vec![2, 128_000, i32::MAX],
+            extras: None,
         },
         arrival_us: 1_764_500_000_000_000,
         priority: -5,
@@ -173,6 +168,51 @@ fn full_request() -> AddRequest {
             text: "[a-zé]+".to_owned(),
         }),
     }
+}
+
+fn full_extras() -> SamplingExtras {
+    SamplingExtras {
+        min_p: 0.5,
+        presence_penalty: -2.0,
+        frequency_penalty: 2.0,
+        repetition_penalty: 1.25,
+        min_tokens: 5,
+        bias_ids: Tokens(vec![1, 2]),
+        biases: Floats(vec![-100.0, 0.5]),
+        allowed_token_ids: Tokens(vec![3]),
+        bad_words: vec![Tokens(vec![4, 5]), Tokens(vec![6])],
+        logprobs: Some(-1),
+        prompt_logprobs: Some(3),
+        logprob_token_ids: Tokens(vec![10, 11]),
+        repetition: Some(RepetitionDetection {
+            max_pattern_size: 32,
+            min_pattern_size: 2,
+            min_count: 4,
+        }),
+        thinking: Some(ThinkingBudget {
+            budget: 0,
+            start: Tokens(vec![7]),
+            end: Tokens(vec![8, 9]),
+        }),
+        stream_interval: 8,
+    }
+}
+
+fn with_extras(extras: SamplingExtras) -> Value {
+    front(AddRequest {
+        id: 2,
+        attempt: 1,
+        name: "x".into(),
+        prompt: Tokens(vec![1]),
+        emitted: Tokens::default(),
+        sampling: SamplingParams {
+            extras: Some(extras),
+            ..SamplingParams::new(3, 4)
+        },
+        arrival_us: 5,
+        priority: 0,
+        grammar: None,
+    })
 }
 
 fn requests() -> Vec<(&'static str, Value)> {
@@ -193,6 +233,11 @@ fn requests() -> Vec<(&'static str, Value)> {
     vec![
         ("AddRequest/defaults", front(plain)),
         ("AddRequest/all", front(full_request())),
+        ("AddRequest/extras", with_extras(full_extras())),
+        (
+            "AddRequest/no extras",
+            with_extras(SamplingExtras::default()),
+        ),
         (
             "AbortRequests/empty",
             front(AbortRequests {
@@ -237,6 +282,21 @@ fn full_delta() -> Delta {
         finish: Some(finish),
         cached_tokens: Some(4096),
         ..delta(MAX, 70_000, &[1, -1, i32::MAX, i32::MIN])
+    }
+}
+
+fn delta_with_logprobs() -> Delta {
+    let logprobs = Logprobs {
+        width: 2,
+        ids: Tokens(vec![1, 5, 2, 6]),
+        values: Floats(vec![-0.5, -1.5, 0.0, -4.25]),
+        ranks: Tokens(vec![1, 70]),
+    };
+    Delta {
+        cached_tokens: Some(0),
+        logprobs: Some(logprobs.clone()),
+        prompt_logprobs: Some(logprobs),
+        ..delta(1, 0, &[1, 2])
     }
 }
 
@@ -292,6 +352,7 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("Deltas/empty", deltas(0, vec![])),
         ("Deltas/defaults", deltas(1, vec![delta(1, 0, &[])])),
         ("Deltas/all", deltas(1 << 40, some)),
+        ("Deltas/logprobs", deltas(1, vec![delta_with_logprobs()])),
         ("RequestRejected/defaults", rejected("invalid", "no", None)),
         ("RequestRejected/all", too_long),
         ("EngineReady/all", core(EngineReady { info: info() })),

@@ -10,7 +10,7 @@ use octavo_wire::frontend::{
     AbortRequests, AddRequest, CoreMessage, Delta, Deltas, EngineInfo, EngineReady, Finish,
     FrontendMessage, Header, Hello, SamplingParams,
 };
-use octavo_wire::{Message, PROTOCOL, Tokens, VERSION};
+use octavo_wire::{Message, PROTOCOL, VERSION};
 use tokio::time::Instant;
 
 pub(crate) struct Core {
@@ -118,12 +118,8 @@ impl Core {
         finish: Option<&str>,
     ) {
         let delta = Delta {
-            id: request.id,
-            attempt: request.attempt,
-            start,
-            tokens: Tokens(tokens.to_vec()),
             finish: finish.map(Finish::new),
-            cached_tokens: None,
+            ..Delta::new(request.id, request.attempt, start, tokens.to_vec())
         };
         self.send(Deltas {
             step: 1,
