@@ -12,7 +12,7 @@ mod renderer;
 mod seeds;
 mod stop;
 
-pub use octavo_template::Clock;
+pub use octavo_template::{Clock, Rendered};
 pub use output::{Ended, OutputText, Update};
 pub use prepared::{Limits, OutputPlan, Prepared};
 pub use renderer::{LoadError, Renderer};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use octavo_api::{ApiError, ChatRequest, CompletionRequest, Prompt, SamplingFields};
-use octavo_template::{ChatTemplate, Clock, Conversation, TemplateSet};
+use octavo_template::{ChatTemplate, Clock, Conversation, Rendered, TemplateSet};
 use octavo_tokenizer::{Tokenizer, TokenizerError};
 use octavo_wire::frontend::SamplingParams;
 use serde_json::{Map, Value, json};
@@ -117,14 +117,30 @@ impl Renderer {
     /// # Errors
     /// 400: no template, or the template's own refusal.
     pub fn chat_text(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let template = self.templates.choose(false).ok_or_else(|| {
-            let message = "This model has no chat template, so that it cannot answer messages. Use /v1/completions, or put a \
-                           chat_template.jinja into the model's folder.";
-            ApiError::unsupported("messages", message)
-        })?;
+        let template = self.template()?;
         template
             .render(&self.conversation(request, template))
             .map_err(|error| ApiError::invalid("messages", error.to_string()))
+    }
+
+    /// Renders a conversation to the text of its prompt, with the parts of it that an assistant wrote: none where the
+    /// template does not mark them. With [`octavo_tokenizer::Encoding::mask`] they become a mask of tokens.
+    ///
+    /// # Errors
+    /// 400: as [`Self::chat_text`]; a template that does not let the parts be told.
+    pub fn chat_parts(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
+        let template = self.template()?;
+        template
+            .render_parts(&self.conversation(request, template))
+            .map_err(|error| ApiError::invalid("messages", error.to_string()))
+    }
+
+    fn template(&self) -> Result<&ChatTemplate, ApiError> {
+        self.templates.choose(false).ok_or_else(|| {
+            let message = "This model has no chat template, so that it cannot answer messages. Use /v1/completions, or put a \
+                           chat_template.jinja into the model's folder.";
+            ApiError::unsupported("messages", message)
+        })
     }
 
     /// Renders a plain prompt.

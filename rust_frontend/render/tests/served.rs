@@ -1,7 +1,6 @@
 //! Prompts of the chat route equal what vLLM's server renders from the same messages (the shared oracle's served rows).
 //!
-//! Rows with tools wait for the tool parsers: such requests are refused before they are rendered. Rows of templates that
-//! octavo refuses at load are listed in octavo-template's tests/oracle_failures.txt.
+//! Rows with tools wait for the tool parsers: such requests are refused before they are rendered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -12,9 +11,6 @@ use octavo_api::{Body, ChatRequest};
 use octavo_render::{Clock, Renderer};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-
-/// Templates that are refused at load.
-const REFUSED: &str = include_str!("../../template/tests/oracle_failures.txt");
 
 /// Rows where octavo differs on purpose. These templates read a list of parts; vLLM does not notice, joins the parts by
 /// newlines and hands over one text. octavo lets the template do it, as Transformers does.
@@ -105,19 +101,12 @@ fn judge(renderer: &Renderer, row: &Row) -> Option<String> {
 #[test]
 fn chats_render_as_served() {
     let Some(root) = shared() else { return };
-    let refused: Vec<&str> = REFUSED
-        .lines()
-        .filter_map(|line| line.split('\t').next())
-        .collect();
     let file = std::fs::File::open(root.join("served.jsonl.gz")).unwrap();
     let mut renderers: BTreeMap<String, Renderer> = BTreeMap::new();
     let mut wrong: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let (mut rows, mut with_tools) = (0, 0);
     for line in BufReader::new(flate2::read::GzDecoder::new(file)).lines() {
         let row: Row = serde_json::from_str(&line.unwrap()).unwrap();
-        if refused.contains(&row.template.as_str()) {
-            continue;
-        }
         if row
             .tools
             .as_ref()

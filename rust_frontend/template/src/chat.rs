@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use crate::clock::Clock;
 use crate::environment::{self, TEMPLATE};
 use crate::error::{LoadError, RenderError};
-use crate::{continuation, value};
+use crate::spans::{self, Marks, Rendered};
+use crate::{continuation, tags, value};
 
 /// Most bytes of a rendered prompt.
 const MAX_OUTPUT: usize = 64 << 20;
@@ -36,6 +37,7 @@ pub struct ChatTemplate {
     env: Environment<'static>,
     source: String,
     unknown: Vec<String>,
+    marks_assistant: bool,
 }
 
 impl ChatTemplate {
@@ -49,6 +51,7 @@ impl ChatTemplate {
             env,
             source: source.to_owned(),
             unknown,
+            marks_assistant: tags::rewrite(source).contains(spans::FILTER),
         })
     }
 
@@ -63,54 +66,89 @@ impl ChatTemplate {
         &self.source
     }
 
+    /// Whether the template says which parts an assistant wrote (`{% generation %}`).
+    pub fn marks_assistant(&self) -> bool {
+        self.marks_assistant
+    }
+
     /// Renders a conversation to the text of a prompt.
     ///
     /// # Errors
     /// The template's own refusal, a failure in it, or more work than is allowed.
     pub fn render(&self, conversation: &Conversation) -> Result<String, RenderError> {
+        self.render_in(&self.env, conversation)
+    }
+
+    /// Renders a conversation, and says which parts of the prompt an assistant wrote: none where the template does not
+    /// mark them. Renders twice.
+    ///
+    /// # Errors
+    /// As [`Self::render`]; a template that changes what stands between its generation tags.
+    pub fn render_parts(&self, conversation: &Conversation) -> Result<Rendered, RenderError> {
+        let plain = self.render(conversation)?;
+        if !self.marks_assistant {
+            return Ok(Rendered {
+                text: plain,
+                assistant: Vec::new(),
+            });
+        }
+        let marks = Marks::new(&plain);
+        let mut env = self.env.clone();
+        env.add_global(spans::GLOBAL, marks.value());
+        marks.take_out(&self.render_in(&env, conversation)?, &plain)
+    }
+
+    fn render_in(
+        &self,
+        env: &Environment<'static>,
+        conversation: &Conversation,
+    ) -> Result<String, RenderError> {
         let mut messages = conversation.messages.clone();
         messages.iter_mut().for_each(alias_reasoning);
         let continued = match conversation.continue_final_message {
             true => Some(continuation::mark(&mut messages, &self.source)?),
             false => None,
         };
-        let rendered = self.run(conversation, &messages)?;
+        let rendered = run(env, conversation, &messages)?;
         match continued {
             Some(text) => continuation::cut(rendered, &text),
             None => Ok(rendered),
         }
     }
+}
 
-    fn run(&self, conversation: &Conversation, messages: &[Value]) -> Result<String, RenderError> {
-        let list = |items: Option<&[Value]>| match items {
-            Some(items) => {
-                minijinja::Value::from(items.iter().map(value::from_json).collect::<Vec<_>>())
-            }
-            None => minijinja::Value::from(()),
-        };
-        let mut variables: Vec<(&str, minijinja::Value)> = conversation
-            .variables
-            .iter()
-            .map(|(name, json)| (name.as_str(), value::from_json(json)))
-            .collect();
-        variables.push(("messages", list(Some(messages))));
-        variables.push(("tools", list(conversation.tools.as_deref())));
-        variables.push(("documents", list(conversation.documents.as_deref())));
-        variables.push((
-            "add_generation_prompt",
-            conversation.add_generation_prompt.into(),
-        ));
-        let context = minijinja::Value::from_pairs(variables);
-        let mut out = Bounded { bytes: Vec::new() };
-        let template = self
-            .env
-            .get_template(TEMPLATE)
-            .map_err(|error| RenderError::from_jinja(&error))?;
-        template
-            .render_captured_to(context, &mut out)
-            .map_err(|error| RenderError::from_jinja(&error))?;
-        String::from_utf8(out.bytes).map_err(|error| RenderError::Failed(error.to_string()))
-    }
+fn run(
+    env: &Environment<'static>,
+    conversation: &Conversation,
+    messages: &[Value],
+) -> Result<String, RenderError> {
+    let list = |items: Option<&[Value]>| match items {
+        Some(items) => {
+            minijinja::Value::from(items.iter().map(value::from_json).collect::<Vec<_>>())
+        }
+        None => minijinja::Value::from(()),
+    };
+    let mut variables: Vec<(&str, minijinja::Value)> = conversation
+        .variables
+        .iter()
+        .map(|(name, json)| (name.as_str(), value::from_json(json)))
+        .collect();
+    variables.push(("messages", list(Some(messages))));
+    variables.push(("tools", list(conversation.tools.as_deref())));
+    variables.push(("documents", list(conversation.documents.as_deref())));
+    variables.push((
+        "add_generation_prompt",
+        conversation.add_generation_prompt.into(),
+    ));
+    let context = minijinja::Value::from_pairs(variables);
+    let mut out = Bounded { bytes: Vec::new() };
+    let template = env
+        .get_template(TEMPLATE)
+        .map_err(|error| RenderError::from_jinja(&error))?;
+    template
+        .render_captured_to(context, &mut out)
+        .map_err(|error| RenderError::from_jinja(&error))?;
+    String::from_utf8(out.bytes).map_err(|error| RenderError::Failed(error.to_string()))
 }
 
 /// The names under which templates read what the model thought; the first that is set holds.

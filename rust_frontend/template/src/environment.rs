@@ -6,7 +6,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 
 use crate::clock::Clock;
 use crate::error::{LoadError, describe};
-use crate::{filters, methods, names, repr, tags};
+use crate::{filters, methods, names, operators, repr, tags};
 
 /// Steps a template may take for one conversation: a second's work. 1,200 messages of 600 kB take 0.3 to 3 million,
 /// depending on the template.
@@ -56,8 +56,10 @@ pub(crate) fn compile(
             .format(format)
             .map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
     });
+    operators::install(&mut env);
     let source = tags::rewrite(source);
-    let unknown = names::check(&env, &source).map_err(failure)?;
+    let found = names::check(&env, &source).map_err(failure)?;
+    let (source, unknown) = (operators::rewrite(&source, &found.calls), found.unknown);
     env.add_template_owned(TEMPLATE, source)
         .map_err(|error| failure(describe(&error)))?;
     Ok((env, unknown))

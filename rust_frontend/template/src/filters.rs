@@ -1,6 +1,6 @@
 //! Filters and tests that differ from Jinja2's in minijinja.
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 use crate::methods::{is_space, lines};
@@ -15,6 +15,8 @@ pub(crate) fn install(env: &mut Environment<'static>) {
     env.add_filter("list", list);
     env.add_filter("indent", indent);
     env.add_filter(crate::tags::ITERABLE, iterable);
+    env.add_filter(crate::spans::FILTER, crate::spans::generation);
+    env.add_filter("format", format);
     env.add_test("sequence", is_sequence);
     env.add_test("iterable", is_sequence);
     env.add_test("number", is_number);
@@ -105,6 +107,23 @@ fn indent(
         out.push_str(line);
     }
     Ok(out)
+}
+
+/// `text|format(...)`: `text % ...`, with values by position or by name.
+fn format(text: &str, values: Rest<Value>, kwargs: Kwargs) -> Result<String, Error> {
+    let named: Vec<(&str, Value)> = kwargs
+        .args()
+        .map(|name| Ok((name, kwargs.get(name)?)))
+        .collect::<Result<_, Error>>()?;
+    let right = match (named.is_empty(), values.is_empty()) {
+        (true, _) => Tuple::from(values.to_vec()).into(),
+        (false, true) => Value::from_pairs(named),
+        (false, false) => {
+            let message = "format takes values by position or by name, not both";
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
+        }
+    };
+    crate::printf::format(text, &right)
 }
 
 /// What a loop runs over: minijinja runs over None as if it were empty, and cannot tell the last character of a text.

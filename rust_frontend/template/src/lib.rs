@@ -15,8 +15,11 @@ mod json;
 mod methods;
 mod names;
 mod number;
+mod operators;
+mod printf;
 mod repr;
 mod source;
+mod spans;
 mod tags;
 mod value;
 
@@ -24,3 +27,4 @@ pub use chat::{ChatTemplate, Conversation};
 pub use clock::Clock;
 pub use error::{LoadError, RenderError};
 pub use source::TemplateSet;
+pub use spans::Rendered;

@@ -1,4 +1,5 @@
-//! A walk over a parsed template: names that nobody defines, and constructs that would render wrongly.
+//! A walk over a parsed template: names that nobody defines, operations that minijinja reads otherwise, and constructs
+//! that would render wrongly.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +8,27 @@ use minijinja::machinery::{Span, parse};
 use minijinja::{Environment, context};
 
 use crate::error::describe;
+use crate::operators::{self, Call};
 
-/// Filters whose result Jinja2 marks as HTML, which then escapes what is joined to it.
+/// Filters whose result Jinja2 marks as HTML.
 const MARKUP: [&str; 4] = ["safe", "escape", "e", "forceescape"];
 
 /// Names that stand for something callable without being defined in the template.
 const IMPLIED: [&str; 4] = ["caller", "loop", "super", "self"];
 
-/// Checks a template. Returns the filters, tests and functions that it names and nobody defines, with their lines.
+/// What stands in a template.
+pub(crate) struct Found {
+    /// Filters, tests and functions that it names and nobody defines, with their lines.
+    pub(crate) unknown: Vec<String>,
+    /// Operations that must become calls.
+    pub(crate) calls: Vec<Call>,
+}
+
+/// Checks a template.
 ///
 /// # Errors
 /// Syntax, or a construct that is not supported, with its line.
-pub(crate) fn check(env: &Environment<'static>, source: &str) -> Result<Vec<String>, String> {
+pub(crate) fn check(env: &Environment<'static>, source: &str) -> Result<Found, String> {
     let root =
         parse(source, "chat template", env.syntax().clone()).map_err(|error| describe(&error))?;
     let mut walk = Walk {
@@ -26,6 +36,7 @@ pub(crate) fn check(env: &Environment<'static>, source: &str) -> Result<Vec<Stri
         defined: BTreeSet::new(),
         called: Vec::new(),
         unknown: BTreeSet::new(),
+        calls: Vec::new(),
         refused: None,
     };
     walk.stmt(&root);
@@ -39,7 +50,10 @@ pub(crate) fn check(env: &Environment<'static>, source: &str) -> Result<Vec<Stri
                 .insert(format!("function {name} (line {line})"));
         }
     }
-    Ok(walk.unknown.into_iter().collect())
+    Ok(Found {
+        unknown: walk.unknown.into_iter().collect(),
+        calls: walk.calls,
+    })
 }
 
 struct Walk<'a, 'env> {
@@ -49,6 +63,7 @@ struct Walk<'a, 'env> {
     /// Names that it calls, with their lines.
     called: Vec<(&'a str, u16)>,
     unknown: BTreeSet<String>,
+    calls: Vec<Call>,
     refused: Option<String>,
 }
 
@@ -219,22 +234,42 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Refuses operators whose Python meaning minijinja does not have.
+    /// Notes operators whose Python meaning minijinja does not have.
     fn operator(&mut self, op: BinOpKind, left: &Expr<'a>, right: &Expr<'a>, span: Span) {
-        let text =
-            |expr: &Expr<'a>| matches!(expr, Expr::Const(node) if node.value.as_str().is_some());
-        match op {
-            BinOpKind::Rem if text(left) => {
-                self.refuse("formatting with % (use the filter format)", span)
-            }
-            BinOpKind::Add if is_markup(left) || is_markup(right) => {
-                self.refuse("adding (+) to what a filter marked as HTML (safe, escape), which escapes the other side,", span);
-            }
-            _ => {}
-        }
+        let (symbol, function) = match op {
+            BinOpKind::Rem if !is_number(left) => ('%', operators::PERCENT),
+            BinOpKind::Add if is_markup(left) || is_markup(right) => ('+', operators::PLUS),
+            _ => return,
+        };
+        let place = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
+        self.calls.push(Call {
+            start: place(span.start_offset),
+            end: place(span.end_offset),
+            symbol,
+            function,
+        });
     }
 }
 
+/// Whether an expression is marked as HTML.
 fn is_markup(expr: &Expr<'_>) -> bool {
-    matches!(expr, Expr::Filter(node) if MARKUP.contains(&node.name))
+    match expr {
+        Expr::Filter(node) => MARKUP.contains(&node.name),
+        Expr::BinOp(node) if matches!(node.op, BinOpKind::Add) => {
+            is_markup(&node.left) || is_markup(&node.right)
+        }
+        _ => false,
+    }
+}
+
+/// Whether an expression is a number for certain: minijinja's own remainder will do.
+fn is_number(expr: &Expr<'_>) -> bool {
+    match expr {
+        Expr::Const(node) => node.value.is_number(),
+        Expr::GetAttr(node) => {
+            matches!(&node.expr, Expr::Var(var) if var.id == "loop")
+                && node.name.starts_with("index")
+        }
+        _ => false,
+    }
 }

@@ -1,7 +1,7 @@
 //! Tags that minijinja reads otherwise than Jinja2, rewritten before it sees them. Lines stay lines.
 //!
-//! - `{% generation %}` marks what the assistant wrote. minijinja has no tags of our own: the pair becomes `{% with %}`
-//!   and `{% endwith %}`, which render their body as it is and have a scope of their own, as the original.
+//! - `{% generation %}` marks what the assistant wrote. minijinja has no tags of our own: the pair becomes `{% with %}` for
+//!   the scope of its own that the original has, and in it a filter (see `spans`), which writes its body as it is.
 //! - A loop over None is an error, and so it is made one: `{% for x in y %}` becomes `{% for x in (y)|... %}`.
 //! - After `{% raw %}` Jinja2 keeps the newline that `trim_blocks` removes after other tags: it is doubled.
 
@@ -36,8 +36,14 @@ pub(crate) fn rewrite(source: &str) -> String {
                     rest = &rest[end..];
                     continue;
                 }
-                "generation" => out.push_str(&tag.replacen("generation", "with", 1)),
-                "endgeneration" => out.push_str(&tag.replacen("endgeneration", "endwith", 1)),
+                "generation" => {
+                    let pair = format!("with %}}{{% filter {}", crate::spans::FILTER);
+                    out.push_str(&tag.replacen("generation", &pair, 1));
+                }
+                "endgeneration" => {
+                    let pair = "endfilter %}{% endwith";
+                    out.push_str(&tag.replacen("endgeneration", pair, 1));
+                }
                 "for" => out.push_str(&checked_loop(tag)),
                 _ => out.push_str(tag),
             }
@@ -156,7 +162,7 @@ mod tests {
     fn renames_the_pair_and_keeps_marks() {
         assert_eq!(
             rewrite("A{%- generation -%}b{%+ endgeneration %}C"),
-            "A{%- with -%}b{%+ endwith %}C"
+            "A{%- with %}{% filter octavo_generation -%}b{%+ endfilter %}{% endwith %}C"
         );
     }
 

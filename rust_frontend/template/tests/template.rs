@@ -59,6 +59,83 @@ fn a_generation_block_has_a_scope_of_its_own() {
 }
 
 #[test]
+fn what_an_assistant_wrote_is_found() {
+    let source = "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}\n  {%- generation -%}\n {{ m.content }}!{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+    let template = compile(source);
+    assert!(template.marks_assistant());
+    let messages = ["user", "assistant", "user", "assistant"]
+        .map(|role| json!({"role": role, "content": "hé"}))
+        .to_vec();
+    let conversation = Conversation {
+        messages,
+        ..Conversation::default()
+    };
+    let rendered = template.render_parts(&conversation).unwrap();
+    assert_eq!(
+        rendered.text,
+        "<user>hé<assistant>hé!<user>hé<assistant>hé!"
+    );
+    assert_eq!(rendered.text, template.render(&conversation).unwrap());
+    assert_eq!(rendered.assistant, [19..22, 41..44]);
+    let none = compile("{{ messages[0].content }}");
+    assert!(!none.marks_assistant());
+    assert_eq!(none.render_parts(&conversation).unwrap().assistant, []);
+    // In a macro, in a loop over what a macro gave, and open at the end.
+    let source = "{% macro turn(m) %}[{% generation %}{{ m.content }}{% endgeneration %}]{% endmacro %}{{ turn(messages[0]) }}{% set x = turn(messages[1]) %}{{ x }}";
+    let rendered = compile(source).render_parts(&conversation).unwrap();
+    assert_eq!(
+        (rendered.text.as_str(), rendered.assistant),
+        ("[hé][hé]", vec![1..3, 5..7])
+    );
+    let changed =
+        compile("{% set x %}{% generation %}a{% endgeneration %}{% endset %}{{ x | length }}");
+    assert!(matches!(
+        changed.render_parts(&conversation),
+        Err(RenderError::Failed(_))
+    ));
+}
+
+/// Expected texts are those of Jinja2 3.1.6 with MarkupSafe.
+#[test]
+fn operators_are_pythons() {
+    let given = json!({"a": "x<y", "n": 7, "l": [1, 2], "d": {"k": "v"}});
+    for (expression, wanted) in [
+        ("'%s is %03d' % (a, n)", "x<y is 007"),
+        ("'%s' % a ~ '|' ~ '%s' % n", "x<y|7"),
+        ("'%(k)s' % d", "v"),
+        ("'%s' % l", "[1, 2]"),
+        ("'a%sb' % 'x' + 'c'", "axbc"),
+        ("n % 4 + -n % 4", "4"),
+        ("(n - 1) % 4", "2"),
+        ("n % 2 == 1 and a % () == a", "True"),
+        ("'%s: %s'|format('k', n)", "k: 7"),
+        ("'%(k)s'|format(k=n)", "7"),
+        ("'<b>'|safe + a", "<b>x&lt;y"),
+        ("a + '<b>'|safe + a", "x&lt;y<b>x&lt;y"),
+        ("a + a", "x<yx<y"),
+        (
+            "'<'|safe + d|tojson + l|string",
+            "<{&#34;k&#34;: &#34;v&#34;}[1, 2]",
+        ),
+        ("a + 1|safe", "x&lt;y1"),
+        ("'<b>'|safe ~ a", "<b>x<y"),
+    ] {
+        assert_eq!(
+            render(&format!("{{{{ {expression} }}}}"), &given),
+            wanted,
+            "{expression}"
+        );
+    }
+    for expression in ["'%d' % a", "'%s %s' % a", "n % 0", "l % 2", "n + 'x'|safe"] {
+        let outcome = try_render(&format!("{{{{ {expression} }}}}"), &given);
+        assert!(
+            matches!(outcome, Err(RenderError::Failed(_))),
+            "{expression}: {outcome:?}"
+        );
+    }
+}
+
+#[test]
 fn tojson_is_json_dumps() {
     let tool = json!({"type": "function", "function": {"name": "zeta", "description": "it's <b> & é", "parameters": {
         "type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "string"}}, "required": ["b"]}}});
@@ -261,14 +338,6 @@ fn what_is_not_supported_is_refused_at_load_by_name() {
     let clock = || Clock::fixed("2026-03-04T05:06:07").unwrap();
     for (source, said) in [
         ("{% if %}", "syntax error"),
-        (
-            "line\n{{ '%s' % x }}",
-            "formatting with % (use the filter format) is not supported (line 2)",
-        ),
-        (
-            "{{ x + y | safe }}",
-            "adding (+) to what a filter marked as HTML",
-        ),
         ("{% include 'x' %}", "include"),
         ("{% do x.append(1) %}", "the tag do"),
     ] {

@@ -4,9 +4,11 @@
 //! of the bytes that each id stands for, so that a stream costs the same per token however long it gets.
 //! [`Tokenizer::encode`] is the one door to encoding: a cache of encoded prefixes goes behind it.
 
+mod batch;
 mod bound;
 mod config;
 mod decoder;
+mod encoding;
 mod error;
 mod pieces;
 mod plan;
@@ -14,5 +16,6 @@ mod tokenizer;
 
 pub use config::SpecialTokens;
 pub use decoder::IncrementalDecoder;
+pub use encoding::Encoding;
 pub use error::TokenizerError;
 pub use tokenizer::Tokenizer;

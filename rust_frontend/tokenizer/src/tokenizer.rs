@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::bound::longest_token;
 use crate::config::SpecialTokens;
 use crate::decoder::IncrementalDecoder;
+use crate::encoding::Encoding;
 use crate::error::TokenizerError;
 use crate::pieces::Pieces;
 use crate::plan::Plan;
@@ -100,14 +101,44 @@ impl Tokenizer {
             .map_err(|error| TokenizerError::Encode(error.to_string()))?;
         let mut ids = encoding.get_ids().to_vec();
         if add_special_tokens {
-            if let Some(bos) = self.bos.filter(|bos| ids.first() != Some(bos)) {
-                ids.insert(0, bos);
-            }
-            if let Some(eos) = self.eos.filter(|eos| ids.last() != Some(eos)) {
-                ids.push(eos);
-            }
+            self.surround(&mut ids);
         }
         Ok(ids)
+    }
+
+    /// Encodes a text as [`Self::encode`] does, with the place in the text that each token stands for.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn encode_with_offsets(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+    ) -> Result<Encoding, TokenizerError> {
+        let encoding = self
+            .inner
+            .encode_char_offsets(text, add_special_tokens)
+            .map_err(|error| TokenizerError::Encode(error.to_string()))?;
+        let mut offsets = encoding.get_offsets().to_vec();
+        let mut ids = encoding.get_ids().to_vec();
+        if add_special_tokens {
+            if self.bos.is_some_and(|bos| ids.first() != Some(&bos)) {
+                offsets.insert(0, (0, 0));
+            }
+            self.surround(&mut ids);
+            offsets.resize(ids.len(), (0, 0));
+        }
+        Ok(Encoding { ids, offsets })
+    }
+
+    /// Adds the tokens that tokenizer_config.json wants around a text, where they are not there.
+    fn surround(&self, ids: &mut Vec<u32>) {
+        if let Some(bos) = self.bos.filter(|bos| ids.first() != Some(bos)) {
+            ids.insert(0, bos);
+        }
+        if let Some(eos) = self.eos.filter(|eos| ids.last() != Some(eos)) {
+            ids.push(eos);
+        }
     }
 
     /// A number of tokens that `encode` gives at least; cheap, and 0 where nothing can be said.

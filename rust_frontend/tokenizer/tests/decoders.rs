@@ -105,6 +105,15 @@ fn add_bos_token_adds_it_once_and_never_to_a_chat() {
     assert_eq!(pair.ours.encode("▁Hello", true).unwrap(), [0, 1]);
     assert_eq!(pair.ours.encode("▁Hello", false).unwrap(), [1]);
     assert_eq!(pair.ours.encode("<s>▁Hello", true).unwrap(), [0, 1]);
+    for (text, special, offsets) in [
+        ("▁Hello", true, &[(0, 0), (0, 6)][..]),
+        ("<s>▁Hello", true, &[(0, 3), (3, 9)]),
+        ("▁Hello", false, &[(0, 6)]),
+    ] {
+        let encoding = pair.ours.encode_with_offsets(text, special).unwrap();
+        assert_eq!(encoding.ids, pair.ours.encode(text, special).unwrap());
+        assert_eq!(encoding.offsets, offsets, "{text}");
+    }
 }
 
 #[test]

@@ -98,6 +98,28 @@ fn encoding_equals_the_reference_and_comes_back() {
     }
 }
 
+#[test]
+fn offsets_and_batches_equal_the_reference() {
+    for (name, pair) in vocabularies() {
+        let texts: Vec<String> = (0..40)
+            .map(|number| {
+                format!("{number} Grüße, 世界 🌶️! <|im_end|>\n  x = {number};").repeat(60)
+            })
+            .collect();
+        let batch = pair.ours.encode_batch(&texts, false).unwrap();
+        for (text, ids) in texts.iter().zip(&batch) {
+            assert_eq!(*ids, pair.ours.encode(text, false).unwrap(), "{name}");
+        }
+        let theirs = pair
+            .theirs
+            .encode_char_offsets(texts[7].as_str(), false)
+            .unwrap();
+        let ours = pair.ours.encode_with_offsets(&texts[7], false).unwrap();
+        assert_eq!(ours.ids, theirs.get_ids(), "{name}");
+        assert_eq!(ours.offsets, theirs.get_offsets(), "{name}");
+    }
+}
+
 /// The prompt ends inside a character; its last byte is the first that the model writes.
 #[test]
 fn a_character_that_the_prompt_began_belongs_to_the_output() {
