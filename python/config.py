@@ -34,6 +34,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     block_size: int = 16
     kv_cache_bytes: int = 1 << 30
     enable_prefix_caching: bool = True
+    scheduling_policy: str = "fcfs"  # or "priority"
     tensor_parallel_size: int = 1
     threads: int = 0  # per worker; 0: all cores but one, divided by ranks
     worker_timeout_s: float = 300.0
@@ -53,6 +54,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     max_open_requests: int = 1024  # more get 429
     replay_timeout_s: float = 300.0
     shutdown_timeout_s: float = 0.0  # running requests get so long after SIGTERM
+    scheduling_policy: str = "fcfs"  # or "priority": requests may name one
     log_level: str = "info"
 
 
@@ -218,6 +220,13 @@ class ServeConfig:
     enable_prefix_caching: bool = _switch(True, "Engine", "reuse KV blocks of prompts that begin alike")
     max_num_batched_tokens: int = _setting(
         2048, _count(1), "Engine", "tokens computed in one step; longer prompts are prefilled in chunks"
+    )
+    scheduling_policy: str = _setting(
+        "fcfs",
+        _choice("fcfs", "priority"),
+        "Engine",
+        "fcfs: in the order of arrival; priority: by the requests' field `priority` first, lower is earlier",
+        "POLICY",
     )
     block_size: int = _setting(16, _power_of_two(1, 1024), "Engine", "tokens in one KV block (a power of two)")
     kv_cache_memory_bytes: int | None = _setting(

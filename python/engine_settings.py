@@ -45,6 +45,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
+        scheduling_policy=config.scheduling_policy,
         block_size=config.block_size,
         kv_cache_bytes=_kv_bytes(config),
         enable_prefix_caching=config.enable_prefix_caching,

@@ -115,6 +115,7 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         max_open_requests=config.max_open_requests,
         replay_timeout_s=config.replay_timeout,
         shutdown_timeout_s=config.shutdown_timeout,
+        scheduling_policy=config.scheduling_policy,
         log_level=config.log_level,
     )
     engine = engine_config(config, files, folder, endpoint)

@@ -242,6 +242,7 @@ class EngineCore(Actor[EngineMessage]):
             num_drafts=self._num_drafts,
             chunk_align=self._plan.chunk_align,
             vocab_size=self._specs.vocab_size,
+            priorities=self._config.scheduling_policy == "priority",
         )
         return Core(limits, self._plan.cache)
 

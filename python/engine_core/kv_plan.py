@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from octavo.engine_core.cache.block_hash import chain_root
+from octavo.engine_core.cache.domain import Base
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import (
     block_tokens_by_kind,
@@ -51,8 +51,8 @@ def plan_kv(config: EngineConfig, ready: Ready, window: int, num_drafts: int) ->
     groups = group_layers(ready.kv_specs, block_tokens_by_kind(config.block_size))
     flight = Flight(window, window * config.max_num_batched_tokens, window * (1 + num_drafts))
     sizes = size_groups(groups, config.kv_cache_bytes, config.max_num_seqs, flight)
-    root = chain_root(config.model, config.dtype, "0") if config.enable_prefix_caching else None
-    cache = build_cache(groups, sizes, flight, root)
+    base = Base(config.model, config.dtype) if config.enable_prefix_caching else None
+    cache = build_cache(groups, sizes, flight, base)
     main = next((number for number, group in enumerate(groups) if group.kind == "full"), 0)
     return KvPlan(
         cache=cache,

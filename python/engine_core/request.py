@@ -70,7 +70,8 @@ class Request:
         self.sampling = message.sampling
         self.stop_ids = frozenset(message.sampling.stop_token_ids)
         self.arrival_us = message.arrival_us
-        self.key = (message.priority, message.arrival_us, message.id)  # the order of service, see sched/policy.py
+        priority = message.priority if limits.priorities else 0
+        self.key = (priority, message.arrival_us, message.id)  # the order of service: lower first
         self.limit = min(self.prompt_len + message.sampling.max_tokens, limits.max_model_len)  # of len(tokens)
         self.chains = chains
         self.status = Status.WAITING

@@ -22,6 +22,7 @@ __all__ = [
     "CoreMessage",
     "Delta",
     "Deltas",
+    "Domain",
     "EngineFault",
     "EngineInfo",
     "EngineReady",
@@ -32,6 +33,7 @@ __all__ = [
     "Grammar",
     "Header",
     "Hello",
+    "Histogram",
     "Logprobs",
     "Refuse",
     "RepetitionDetection",
@@ -39,6 +41,7 @@ __all__ = [
     "SamplingExtras",
     "SamplingParams",
     "Stats",
+    "StepStats",
     "ThinkingBudget",
     "Tokens",
     "Welcome",
@@ -160,6 +163,13 @@ class Grammar(Record, frozen=True):
     text: str
 
 
+class Domain(Record, frozen=True):
+    """With whom a request may share KV: two requests meet in the prefix cache only if all of this is equal."""
+
+    salt: str = ""  # the client's `cache_salt`; "": none
+    adapter: str = ""  # content id of the adapter; "": none
+
+
 class AddRequest(Message, frozen=True):
     """frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap."""
 
@@ -172,6 +182,7 @@ class AddRequest(Message, frozen=True):
     arrival_us: int  # Unix time in microseconds
     priority: int = 0  # lower goes first
     grammar: Grammar | None = None  # None: any text
+    domain: Domain | None = None  # None: the one that all share
 
 
 class AbortRequests(Message, frozen=True):
@@ -185,7 +196,7 @@ class Control(Message, frozen=True):
     """frontend or supervisor -> core: an operation with an answer (ControlDone of the same id)."""
 
     id: int
-    op: str  # "shutdown"
+    op: str  # "shutdown", "reset_prefix_cache"
     args: dict[str, str] = {}
 
 
@@ -225,6 +236,7 @@ class Delta(Record, frozen=True):
     cached_tokens: int | None = None  # prompt tokens found in the prefix cache; in the first delta of an attempt
     logprobs: Logprobs | None = None  # of `tokens`, where they were asked for
     prompt_logprobs: Logprobs | None = None  # of the prompt but its first token; with the first tokens
+    queued_us: int | None = None  # from its coming to its first row; in the first delta of an attempt
 
 
 class Deltas(Message, frozen=True):
@@ -256,6 +268,7 @@ class EngineInfo(Record, frozen=True):
     world_size: int
     dtype: str
     startup_ms: int = 0
+    prefix_caching: bool = True
 
 
 class EngineReady(Message, frozen=True):
@@ -272,6 +285,28 @@ class EngineFault(Message, frozen=True):
     restarting: bool  # false: the core gives up and leaves
 
 
+class Histogram(Record, frozen=True):
+    """Observations since the core started, by size."""
+
+    bounds: tuple[float, ...]  # upper bounds, ascending; one more bucket has none
+    counts: tuple[int, ...]  # of each bucket alone, len(bounds) + 1
+    total: float  # sum of what was observed
+
+
+class StepStats(Record, frozen=True):
+    """What steps were made of, and what they cost the core."""
+
+    waiting_capacity: int  # requests that wait for a place, blocks or budget
+    waiting_deferred: int  # that wait for blocks which another request computes
+    cached_blocks: int  # KV blocks nobody uses whose content can still be found
+    decode_tokens: int  # computed in rows of one known token
+    prefill_tokens: int  # computed in other rows
+    decode_rows: int
+    prefill_rows: int
+    scheduler_seconds: Histogram  # to make a plan and to apply its result
+    step_tokens: Histogram  # in one step
+
+
 class Stats(Message, frozen=True):
     """core -> frontend, at most every 500 ms and when the engine falls idle. Counters since the core started."""
 
@@ -286,6 +321,7 @@ class Stats(Message, frozen=True):
     preemptions: int
     worker_restarts: int
     steps: int
+    detail: StepStats | None = None
 
 
 FrontendMessage = Welcome | Refuse | Ack | AddRequest | AbortRequests | Control

@@ -6,12 +6,12 @@ from array import array
 from collections import deque
 from dataclasses import dataclass, field
 
-from octavo.engine_core.cache.block_hash import chain_root
+from octavo.engine_core.cache.domain import Base
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import build_cache, group_layers
 from octavo.engine_core.core import Core
 from octavo.engine_core.sched.budget import SchedLimits
-from octavo.wire.frontend import AddRequest, Delta, SamplingParams
+from octavo.wire.frontend import AddRequest, Delta, Domain, SamplingParams
 from octavo.wire.worker import AllocateKv, Init, StepPlan
 from tests.engine.fake_worker import FakeCrash, FakeWorker, fake_specs, reference
 
@@ -53,6 +53,7 @@ def request(
     attempt: int = 1,
     priority: int = 0,
     temperature: float = 0.0,
+    domain: Domain | None = None,
 ) -> AddRequest:
     """Return a request; `number` is its id, arrival and seed."""
     return AddRequest(
@@ -64,6 +65,7 @@ def request(
         sampling=SamplingParams(seed=number, max_tokens=max_tokens, temperature=temperature, stop_token_ids=stop),
         arrival_us=number,
         priority=priority,
+        domain=domain,
     )
 
 
@@ -75,15 +77,21 @@ class Harness:
         kinds = dict(zip(("full", "window", "state"), setup.block_tokens, strict=True))
         flight = Flight(setup.window, setup.window * setup.budget, setup.window * (1 + setup.num_drafts))
         groups = group_layers(fake_specs(), kinds)
-        root = chain_root("fake", "float32", "0") if setup.caching else None
+        base = Base("fake", "float32") if setup.caching else None
         align = setup.block_tokens[2]
         limits = SchedLimits(
-            setup.max_num_seqs, setup.budget, setup.max_model_len, setup.window, setup.num_drafts, align
+            setup.max_num_seqs,
+            setup.budget,
+            setup.max_model_len,
+            setup.window,
+            setup.num_drafts,
+            align,
+            priorities=True,
         )
-        alone = build_cache(groups, [setup.max_model_len] * len(groups), flight, root)
+        alone = build_cache(groups, [setup.max_model_len] * len(groups), flight, base)
         needs = [group.resident_blocks(setup.max_model_len) for group in alone.groups]
         num_blocks = [1 + need + spare for need, spare in zip(needs, setup.spare_blocks, strict=True)]
-        self.core = Core(limits, build_cache(groups, num_blocks, flight, root))
+        self.core = Core(limits, build_cache(groups, num_blocks, flight, base))
         self._alloc = AllocateKv(tuple(g.alloc(n) for g, n in zip(groups, num_blocks, strict=True)))
         self.plans: deque[StepPlan] = deque()  # sent, not yet run: the worker's inbox
         self.computed_tokens = 0

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from octavo.engine_core.cache.block_hash import chain_root
+from octavo.engine_core.cache.domain import Base
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import block_tokens_by_kind, build_cache, group_layers
 from octavo.engine_core.core import Core
@@ -95,8 +95,8 @@ class Engine:
         ready = self._workers.init(init)
         groups = group_layers(ready.kv_specs, block_tokens_by_kind(s.block_tokens))
         flight = Flight(s.window, s.window * s.budget, s.window)
-        root = chain_root("parity", s.dtype, "0") if s.caching else None
-        cache = build_cache(groups, [s.num_blocks] * len(groups), flight, root)
+        base = Base("parity", s.dtype) if s.caching else None
+        cache = build_cache(groups, [s.num_blocks] * len(groups), flight, base)
         self.core = Core(SchedLimits(s.max_num_seqs, s.budget, s.max_model_len, s.window), cache)
         self._workers.allocate(AllocateKv(tuple(group.alloc(s.num_blocks) for group in groups)))
         self.served: dict[int, Served] = {}

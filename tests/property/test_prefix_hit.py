@@ -7,13 +7,15 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.engine_core.cache.block_hash import BlockHashes, chain_root
+from octavo.engine_core.cache.block_hash import BlockHashes
 from octavo.engine_core.cache.coordinator import KvCache
+from octavo.engine_core.cache.domain import Base, domain_root
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import build_cache, group_layers
 from tests.engine.fake_worker import WINDOW, fake_specs
 
-ROOT = chain_root("m", "float32", "0")
+BASE = Base("m", "float32")
+ROOT = domain_root(BASE, None)
 FLIGHT = Flight(1, 64, 1)
 
 
@@ -48,12 +50,12 @@ def possible(hit: int, sizes: tuple[int, int, int], keep: list[set[int]]) -> boo
 def test_longest_hit_is_found(length: int, sizes: tuple[int, int, int], data: st.DataObject) -> None:
     tokens = array("i", range(length))
     groups = group_layers(fake_specs(), dict(zip(("full", "window", "state"), sizes, strict=True)))
-    cache = build_cache(groups, (80, 80, 80), FLIGHT, ROOT)
+    cache = build_cache(groups, (80, 80, 80), FLIGHT, BASE)
     run = data.draw(st.integers(0, length))
     holes = data.draw(st.lists(st.sets(st.integers(0, 60), max_size=3), min_size=3, max_size=3))
     keep = [set(range(run)) - hole for hole in holes]
     plant(cache, tokens, keep)
-    chains = cache.open_chains()
+    chains = cache.open_chains(None)
     hit = cache.longest_hit(chains, tokens)
     assert hit == max(h for h in range(length) if possible(h, sizes, keep))
     tables = cache.open(chains, hit)
@@ -66,6 +68,6 @@ def test_longest_hit_is_found(length: int, sizes: tuple[int, int, int], data: st
 def test_another_root_finds_nothing() -> None:
     tokens = array("i", range(40))
     groups = group_layers(fake_specs(), {"full": 4, "window": 4, "state": 8})
-    cache = build_cache(groups, (80, 80, 80), FLIGHT, chain_root("m", "float32", "1"))
+    cache = build_cache(groups, (80, 80, 80), FLIGHT, Base("m", "float32", "1"))
     plant(cache, tokens, [set(range(20))] * 3)
-    assert cache.longest_hit(cache.open_chains(), tokens) == 0
+    assert cache.longest_hit(cache.open_chains(None), tokens) == 0

@@ -29,7 +29,18 @@ EXTRAS = wire.SamplingExtras(
     (pack_tokens([4, 5]), pack_tokens([6])), -1, 3, pack_tokens([10, 11]), REPEAT, THINK, 8,
 )  # fmt: skip
 LOGPROBS = wire.Logprobs(2, pack_tokens([1, 5, 2, 6]), struct.pack("<4f", -0.5, -1.5, 0, -4.25), pack_tokens([1, 70]))
-INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123)
+INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123, False)
+DETAIL = wire.StepStats(
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    wire.Histogram((0.001, 0.5), (1, 0, 2**40), 2.25),
+    wire.Histogram((), (0,), 0.0),
+)
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -72,7 +83,8 @@ def _sampling_cases() -> list[Case]:
 def _cases() -> list[Case]:
     header, front, core = "header", "frontend", "core"
     finish = wire.Finish("stop", 2, "ünïcode")
-    delta = wire.Delta(MAX, 3, 70_000, _tokens(1, -1, 2**31 - 1, -(2**31)), finish, 4096)
+    delta = wire.Delta(MAX, 3, 70_000, _tokens(1, -1, 2**31 - 1, -(2**31)), finish, 4096, queued_us=2**40)
+    domain = wire.Domain("sälz", "adapter")
     return [
         Case("Header/hello", header, wire.Header(1, 0, 0, 0, 65_536), 5),
         Case("Header/large", header, wire.Header(MAX, MAX - 1, 2**32, 2**31, 2**63, 300), 5),
@@ -98,6 +110,7 @@ def _cases() -> list[Case]:
                 1_764_500_000_000_000,
                 -5,
                 wire.Grammar("regex", "[a-zé]+"),
+                domain,
             ),
             8,
         ),
@@ -117,6 +130,7 @@ def _cases() -> list[Case]:
         Case("EngineFault/all", core, wire.EngineFault("worker_died", "signal 9", True), 4),
         Case("Stats/zero", core, wire.Stats(*[0] * 11), 12),
         Case("Stats/large", core, wire.Stats(*[10**n for n in range(11)]), 12),
+        Case("Stats/detail", core, wire.Stats(*[1] * 11, DETAIL), 12),
     ]
 
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from octavo_native import hash_blocks, root_key
+from octavo_native import hash_blocks
 
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["HASH_BYTES", "BlockHashes", "chain_root"]
+__all__ = ["HASH_BYTES", "BlockHashes"]
 
 HASH_BYTES = 16
-
-
-def chain_root(model: str, kv_dtype: str, weight_version: str) -> bytes:
-    """Return the root of all chains of one engine: whatever changes the KV of equal tokens must be in it."""
-    fields = [("model", model), ("kv_dtype", kv_dtype), ("weight_version", weight_version)]
-    return root_key([(tag, value.encode()) for tag, value in fields])
 
 
 class BlockHashes:

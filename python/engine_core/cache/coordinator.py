@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from octavo.engine_core.cache.block_hash import BlockHashes
 from octavo.engine_core.cache.block_table import BlockTable
+from octavo.engine_core.cache.domain import domain_root
 from octavo.engine_core.cache.fences import Fences
 from octavo.engine_core.cache.group import NEVER, GroupManager, Span, blocks_ahead, seal_full_blocks
 
 if TYPE_CHECKING:
     from array import array
 
+    from octavo.engine_core.cache.domain import Base
     from octavo.engine_core.cache.prefix_index import PrefixIndex
+    from octavo.wire.frontend import Domain
 
 __all__ = ["Chains", "KvCache", "KvTables"]
 
@@ -43,22 +46,25 @@ class KvTables:
 class KvCache:
     """Owns the groups' blocks, the prefix index and the fences. Nobody else allocates or releases blocks."""
 
-    def __init__(self, groups: Sequence[GroupManager], index: PrefixIndex, root: bytes | None) -> None:
-        """`root` is the root of all hash chains; None switches prefix caching off."""
+    def __init__(self, groups: Sequence[GroupManager], index: PrefixIndex, base: Base | None) -> None:
+        """`base` is what all hash chains have in common; None switches prefix caching off."""
         self.groups = tuple(groups)
         self._index = index
-        self._root = root
+        self._base = base
         self._fences = Fences()
         self._sizes = sorted({group.block_tokens for group in self.groups})
 
     @property
     def caching(self) -> bool:
         """Whether prefixes are looked up and kept."""
-        return self._root is not None
+        return self._base is not None
 
-    def open_chains(self) -> Chains:
-        """Return empty hash chains for a new request; none with prefix caching off."""
-        return {} if self._root is None else {size: BlockHashes(self._root, size) for size in self._sizes}
+    def open_chains(self, domain: Domain | None) -> Chains:
+        """Return empty hash chains for a new request of a domain; none with prefix caching off."""
+        if self._base is None:
+            return {}
+        root = domain_root(self._base, domain)
+        return {size: BlockHashes(root, size) for size in self._sizes}
 
     def longest_hit(self, chains: Chains, tokens: array[int]) -> int:
         """Return how many of `tokens` need not be computed: at most all but one, so that there is something to sample.

@@ -17,6 +17,7 @@ from octavo.errors import ConfigError, ProtocolError
 from octavo.wire.worker import KvGroupAlloc
 
 if TYPE_CHECKING:
+    from octavo.engine_core.cache.domain import Base
     from octavo.engine_core.cache.group import Flight, GroupManager
     from octavo.wire.worker import KvSpec
 
@@ -102,8 +103,8 @@ def size_groups(groups: Sequence[KvGroup], kv_cache_bytes: int, max_num_seqs: in
     return sizes
 
 
-def build_cache(groups: Sequence[KvGroup], num_blocks: Sequence[int], flight: Flight, root: bytes | None) -> KvCache:
-    """Return an empty cache. `root` None switches prefix caching off."""
+def build_cache(groups: Sequence[KvGroup], num_blocks: Sequence[int], flight: Flight, base: Base | None) -> KvCache:
+    """Return an empty cache. `base` None switches prefix caching off."""
     index = PrefixIndex()
     managers: list[GroupManager] = []
     for group, size in zip(groups, num_blocks, strict=True):
@@ -113,8 +114,8 @@ def build_cache(groups: Sequence[KvGroup], num_blocks: Sequence[int], flight: Fl
         elif group.kind == "window":
             managers.append(WindowGroup(pool, group.block_tokens, group.window, flight))
         else:
-            managers.append(StateGroup(pool, group.block_tokens, flight, checkpoints=root is not None))
-    return KvCache(managers, index, root)
+            managers.append(StateGroup(pool, group.block_tokens, flight, checkpoints=base is not None))
+    return KvCache(managers, index, base)
 
 
 def longest_context(cache: KvCache, context: int) -> int:

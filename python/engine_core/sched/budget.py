@@ -22,6 +22,7 @@ class SchedLimits:
     num_drafts: int = 0  # at most, for each decode row
     chunk_align: int = 1  # tokens; where chunks of a prompt end, but the last one
     vocab_size: int = 1 << 31  # token ids are below
+    priorities: bool = False  # requests with a lower priority value go first; otherwise all in the order of arrival
 
 
 class Share(NamedTuple):

@@ -86,7 +86,7 @@ class Scheduler:
                 return None
             self.finish(known)
         cache, limits = self._state.cache, self._state.limits
-        request = Request(message, cache.open_chains(), limits)
+        request = Request(message, cache.open_chains(message.domain), limits)
         if not cache.fits_ever(len(request.tokens) + 1):
             pools = ", ".join(str(group.pool.capacity * group.block_tokens) for group in cache.groups)
             raise RequestError(

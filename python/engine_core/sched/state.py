@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from octavo.engine_core.sched.computing import Computing
-from octavo.engine_core.sched.policy import RequestQueue
+from octavo.engine_core.sched.queue import RequestQueue
 from octavo.engine_core.sched.slots import Slots
 
 if TYPE_CHECKING:

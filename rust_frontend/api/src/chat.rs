@@ -7,6 +7,7 @@ use crate::error::ApiError;
 use crate::field;
 use crate::message::Message;
 use crate::sampling::SamplingFields;
+use crate::scheduling::SchedulingFields;
 use crate::unsupported::{self, Route};
 
 /// Fields that shape the prompt.
@@ -37,6 +38,8 @@ pub struct ChatRequest {
     pub template: TemplateFields,
     /// How to sample.
     pub sampling: SamplingFields,
+    /// When to serve it, and beside whom.
+    pub scheduling: SchedulingFields,
     /// Whether to answer as a stream of events.
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
@@ -64,6 +67,7 @@ impl ChatRequest {
             messages,
             template,
             sampling,
+            scheduling: SchedulingFields::take(&mut fields)?,
             stream,
             include_usage,
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),

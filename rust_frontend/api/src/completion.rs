@@ -7,6 +7,7 @@ use crate::chat::stream;
 use crate::error::ApiError;
 use crate::field;
 use crate::sampling::{SamplingFields, token_id};
+use crate::scheduling::SchedulingFields;
 use crate::unsupported::{self, Route};
 
 /// Output tokens where the client names no number, as in OpenAI's API.
@@ -32,6 +33,8 @@ pub struct CompletionRequest {
     pub add_special_tokens: bool,
     /// How to sample.
     pub sampling: SamplingFields,
+    /// When to serve it, and beside whom.
+    pub scheduling: SchedulingFields,
     /// Whether to answer as a stream of events.
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
@@ -59,6 +62,7 @@ impl CompletionRequest {
             prompt,
             add_special_tokens: field::boolean(&mut fields, "add_special_tokens")?.unwrap_or(true),
             sampling,
+            scheduling: SchedulingFields::take(&mut fields)?,
             stream,
             include_usage,
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),

@@ -14,6 +14,7 @@ mod message;
 mod models;
 mod response;
 mod sampling;
+mod scheduling;
 mod unsupported;
 
 pub use body::Body;
@@ -27,3 +28,4 @@ pub use response::{
     Completion, CompletionChoice, FinishReason, Logprobs, PromptTokensDetails, StopReason, Usage,
 };
 pub use sampling::SamplingFields;
+pub use scheduling::SchedulingFields;

@@ -96,8 +96,6 @@ const ROWS: &[Row] = &[
         Neutral::Word(&["auto", "default"]),
     ),
     Row("store", On::Chat, Neutral::Bool(false)),
-    Row("cache_salt", On::Both, Neutral::Null),
-    Row("priority", On::Both, Neutral::Number(0.0)),
     Row("request_id", On::Both, Neutral::Null),
     Row("session_id", On::Both, Neutral::Null),
     Row("return_tokens_as_token_ids", On::Both, Neutral::Bool(false)),

@@ -183,7 +183,7 @@ fn what_is_not_implemented_is_refused_by_name() {
             "include_stop_str_in_output",
         ),
         (json!({"skip_special_tokens": false}), "skip_special_tokens"),
-        (json!({"cache_salt": "s"}), "cache_salt"),
+        (json!({"session_id": "s"}), "session_id"),
         (json!({"chat_template": "{{ messages }}"}), "chat_template"),
         (json!({"modalities": ["text", "audio"]}), "modalities"),
         (
@@ -391,4 +391,27 @@ fn errors_have_the_shape_of_openai() {
         ErrorKind::Overloaded
     );
     assert_eq!(ApiError::unavailable("m", 5).retry_after_s, Some(5));
+}
+
+#[test]
+fn scheduling_fields_are_checked() {
+    let asked = chat(json!({"priority": -3, "cache_salt": "tenant"})).unwrap();
+    assert_eq!(asked.scheduling.priority, -3);
+    assert_eq!(asked.scheduling.cache_salt.as_deref(), Some("tenant"));
+    let plain = chat(json!({"priority": null})).unwrap().scheduling;
+    assert_eq!((plain.priority, plain.cache_salt), (0, None));
+    for (extra, param) in [
+        (json!({"priority": 1.5}), "priority"),
+        (json!({"priority": "high"}), "priority"),
+        (json!({"cache_salt": ""}), "cache_salt"),
+        (json!({"cache_salt": 7}), "cache_salt"),
+        (json!({"cache_salt": "s".repeat(1025)}), "cache_salt"),
+    ] {
+        let error = chat(extra.clone()).unwrap_err();
+        assert_eq!(
+            (error.status(), error.param.as_deref()),
+            (400, Some(param)),
+            "{extra}"
+        );
+    }
 }

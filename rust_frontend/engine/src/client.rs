@@ -100,6 +100,7 @@ impl Generate for EngineClient {
             arrival_us: unix_micros(),
             priority: request.priority,
             grammar: request.grammar,
+            domain: request.domain,
         };
         if self
             .commands

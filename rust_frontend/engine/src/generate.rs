@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_wire::frontend::{EngineInfo, Finish, Grammar, SamplingParams, Stats};
+use octavo_wire::frontend::{Domain, EngineInfo, Finish, Grammar, SamplingParams, Stats};
 
 use crate::stream::StepStream;
 
@@ -19,6 +19,8 @@ pub struct Submission {
     pub priority: i64,
     /// What the output must be; `None`: any text.
     pub grammar: Option<Grammar>,
+    /// With whom it may share KV; `None`: with all that have none either.
+    pub domain: Option<Domain>,
 }
 
 /// Tokens of one request, as many steps merged as were waiting when the reader came.
@@ -32,6 +34,8 @@ pub struct Step {
     pub finish: Option<Finish>,
     /// Prompt tokens found in the prefix cache; in the first step that knows it.
     pub cached_tokens: Option<u64>,
+    /// Microseconds that the request waited in the engine before its first row; in the first step that knows it.
+    pub queued_us: Option<u64>,
 }
 
 /// Why a request got no (further) tokens.

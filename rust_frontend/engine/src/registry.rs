@@ -185,6 +185,9 @@ impl Registry {
         if progress {
             self.suspects.progressed(delta.id);
         }
+        if let Some(queued_us) = delta.queued_us {
+            open.sender.queued(queued_us);
+        }
         if let Some(finish) = delta.finish {
             open.sender.push_last(fresh, delta.cached_tokens, finish);
             self.remove(delta.id);

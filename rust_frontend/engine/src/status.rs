@@ -40,7 +40,7 @@ impl Status {
     }
 
     pub(crate) fn stats(&self) -> Option<Stats> {
-        *self.stats.lock()
+        self.stats.lock().clone()
     }
 
     pub(crate) fn set_stats(&self, stats: Stats) {

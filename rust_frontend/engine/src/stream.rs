@@ -59,6 +59,7 @@ struct State {
     /// Written, not read.
     tokens: Vec<i32>,
     cached_tokens: Option<u64>,
+    queued_us: Option<u64>,
     end: End,
     paused: bool,
     closed: bool,
@@ -84,6 +85,11 @@ impl StepSender {
             state.tokens.extend_from_slice(tokens);
             state.cached_tokens = cached_tokens.or(state.cached_tokens);
         });
+    }
+
+    /// Says how long the request waited before it ran; goes out with the next tokens.
+    pub fn queued(&self, queued_us: u64) {
+        self.shared.state.lock().queued_us.get_or_insert(queued_us);
     }
 
     /// Ends the stream; tokens pushed before are still read. Does nothing after the end.
@@ -185,6 +191,7 @@ impl StepStream {
         let start = state.start;
         state.start += tokens.len();
         let cached_tokens = state.cached_tokens.take();
+        let queued_us = state.queued_us.take();
         let finish = if finished {
             match std::mem::replace(&mut state.end, End::Taken) {
                 End::Finished(finish) => Some(finish),
@@ -198,6 +205,7 @@ impl StepStream {
             tokens,
             finish,
             cached_tokens,
+            queued_us,
         })))
     }
 }
@@ -237,18 +245,21 @@ mod tests {
             tokens: tokens.to_vec(),
             finish: None,
             cached_tokens: None,
+            queued_us: None,
         }
     }
 
     #[tokio::test]
     async fn steps_merge_while_nobody_reads() {
         let (sender, mut stream) = channel();
+        sender.queued(90);
         sender.push(&[1, 2], Some(7));
         sender.push(&[3], None);
         assert_eq!(
             stream.next().await,
             Some(Ok(Step {
                 cached_tokens: Some(7),
+                queued_us: Some(90),
                 ..step(0, &[1, 2, 3])
             }))
         );

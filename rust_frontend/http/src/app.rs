@@ -21,6 +21,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// The names that clients may ask for; the first is the model's main name.
     pub model_names: Vec<String>,
+    /// Whether requests may name a priority.
+    pub priorities: bool,
     /// Limits and time-outs.
     pub settings: Settings,
     /// When to end.

@@ -6,10 +6,11 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest};
+use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest, SchedulingFields};
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared};
+use octavo_wire::frontend::Domain;
 
 use crate::app::{App, AppState};
 use crate::envelope::Identity;
@@ -40,6 +41,7 @@ struct Ready {
     stream: bool,
     include_usage: bool,
     return_token_ids: bool,
+    scheduling: SchedulingFields,
     prepared: Prepared,
 }
 
@@ -69,6 +71,7 @@ async fn handle(
         &state.app,
         &identity,
         ready.prepared,
+        ready.scheduling,
         ready.return_token_ids,
         arrival,
     )?;
@@ -92,6 +95,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 include_usage: request.include_usage,
                 return_token_ids: request.return_token_ids,
                 prepared: app.renderer.chat(&request, limits(app)?)?,
+                scheduling: scheduling(app, request.scheduling)?,
             })
         }
         Route::Completion => {
@@ -102,6 +106,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 include_usage: request.include_usage,
                 return_token_ids: request.return_token_ids,
                 prepared: app.renderer.completion(&request, limits(app)?)?,
+                scheduling: scheduling(app, request.scheduling)?,
             })
         }
     }
@@ -128,10 +133,24 @@ fn limits(app: &App) -> Result<Limits, ApiError> {
     })
 }
 
+/// Refuses a priority where all are served in the order of arrival.
+fn scheduling(app: &App, fields: SchedulingFields) -> Result<SchedulingFields, ApiError> {
+    if fields.priority == 0 || app.priorities {
+        return Ok(fields);
+    }
+    let message = format!(
+        "'priority' is {}, and this server serves in the order of arrival (--scheduling-policy fcfs). Leave it out, or \
+         start the server with --scheduling-policy priority.",
+        fields.priority
+    );
+    Err(ApiError::invalid("priority", message))
+}
+
 fn submit(
     app: &App,
     identity: &Identity,
     prepared: Prepared,
+    scheduling: SchedulingFields,
     return_token_ids: bool,
     arrival: Instant,
 ) -> Result<Output, ApiError> {
@@ -142,8 +161,12 @@ fn submit(
         name: identity.id.clone(),
         prompt: prepared.prompt,
         sampling: prepared.sampling,
-        priority: 0,
         grammar: None,
+        priority: scheduling.priority,
+        domain: scheduling.cache_salt.map(|salt| Domain {
+            salt,
+            adapter: String::new(),
+        }),
     };
     let steps = app.generate.submit(submission).map_err(of_generate)?;
     let metrics = app.metrics.request(identity.id.clone(), arrival);

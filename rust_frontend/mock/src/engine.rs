@@ -182,6 +182,7 @@ impl Engine {
             preemptions: 0,
             worker_restarts: 0,
             steps: self.steps,
+            detail: None,
         }
     }
 
@@ -290,6 +291,7 @@ impl Row {
         Delta {
             finish,
             cached_tokens: self.fresh.then_some(0),
+            queued_us: self.fresh.then_some(0),
             ..Delta::new(self.id, self.attempt, self.emitted, tokens)
         }
     }
@@ -319,6 +321,7 @@ mod tests {
             arrival_us: id,
             priority: 0,
             grammar: None,
+            domain: None,
         }
     }
 

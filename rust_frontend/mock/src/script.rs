@@ -42,6 +42,7 @@ impl Script {
                 world_size: 1,
                 dtype: "bfloat16".to_owned(),
                 startup_ms: 0,
+                prefix_caching: true,
             },
             startup: Duration::ZERO,
             step_time: Duration::from_millis(10),

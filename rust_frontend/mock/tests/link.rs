@@ -85,6 +85,7 @@ impl Place {
             sampling,
             priority: 0,
             grammar: None,
+            domain: None,
         };
         self.client.submit(submission).unwrap()
     }

@@ -84,6 +84,7 @@ async fn a_script_that_lets_it_die_gives_exit_code_1() {
         sampling: SamplingParams::new(1, 100),
         priority: 0,
         grammar: None,
+        domain: None,
     };
     let end = tokio::time::Instant::now() + LIMIT;
     while !client.ready() {

@@ -26,6 +26,7 @@ Fields of the configuration (octavo.config.FrontendConfig):
   max_open_requests    more get 429 (1024)
   replay_timeout_s     streams whose engine stays away for longer end with an error (300)
   shutdown_timeout_s   how long running requests may go on after SIGTERM (0)
+  scheduling_policy    fcfs or priority: whether requests may name a priority (fcfs)
   log_level            debug, info, warning or error (info)
 
 Life:
@@ -52,7 +53,7 @@ mod tests {
         command.clone().debug_assert();
         let help = command.render_long_help().to_string();
         let fields = "listen_fd engine_endpoint tokenizer_dir served_model_names seed max_open_requests \
-            replay_timeout_s shutdown_timeout_s log_level";
+            replay_timeout_s shutdown_timeout_s scheduling_policy log_level";
         for field in fields.split_whitespace() {
             assert!(help.contains(field), "{field}");
         }

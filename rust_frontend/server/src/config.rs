@@ -31,6 +31,9 @@ pub(crate) struct Config {
     /// Running requests get so long after SIGTERM.
     #[serde(default)]
     pub(crate) shutdown_timeout_s: f64,
+    /// "fcfs" or "priority": whether requests may name a priority.
+    #[serde(default = "default_policy")]
+    pub(crate) scheduling_policy: String,
     /// "debug", "info", "warning" or "error".
     #[serde(default = "default_log_level")]
     pub(crate) log_level: String,
@@ -42,6 +45,10 @@ fn default_open_requests() -> usize {
 
 fn default_replay_timeout() -> f64 {
     300.0
+}
+
+fn default_policy() -> String {
+    "fcfs".to_owned()
 }
 
 fn default_log_level() -> String {
@@ -75,6 +82,12 @@ impl Config {
         }
         if self.max_open_requests == 0 {
             return Err("max_open_requests is 0; it must be at least 1".to_owned());
+        }
+        if !["fcfs", "priority"].contains(&self.scheduling_policy.as_str()) {
+            return Err(format!(
+                "scheduling_policy is {:?}; it must be fcfs or priority",
+                self.scheduling_policy
+            ));
         }
         if !octavo_telemetry::LEVELS.contains(&self.log_level.as_str()) {
             return Err(format!(
@@ -122,6 +135,7 @@ mod tests {
         assert_eq!(config.max_open_requests, 1024);
         assert_eq!(config.replay_timeout().unwrap(), Duration::from_secs(300));
         assert_eq!(config.shutdown_timeout().unwrap(), Duration::ZERO);
+        assert_eq!(config.scheduling_policy, "fcfs");
         assert_eq!(config.log_level, "info");
     }
 
@@ -159,6 +173,10 @@ mod tests {
             (
                 &format!("{LEAST}, \"max_open_requests\": 0}}"),
                 "max_open_requests is 0",
+            ),
+            (
+                &format!("{LEAST}, \"scheduling_policy\": \"lifo\"}}"),
+                "scheduling_policy is",
             ),
             (
                 &format!("{LEAST}, \"log_level\": \"loud\"}}"),

@@ -32,6 +32,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         renderer: Arc::new(renderer),
         metrics: Arc::new(Metrics::new(&config.served_model_names[0])),
         model_names: config.served_model_names.clone(),
+        priorities: config.scheduling_policy == "priority",
         settings: settings.clone(),
         shutdown: shutdown.clone(),
     };

@@ -36,6 +36,7 @@ fn stats() -> Stats {
         preemptions: 1,
         worker_restarts: 0,
         steps: 9,
+        detail: None,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::record::{end, messages, records};
+pub use crate::stats::{Histogram, StepStats};
 use crate::{Blob, DecodeError, Floats, Reader, Tokens, Wire, Writer};
 
 records! {
@@ -152,6 +153,15 @@ records! {
         text: String,
     }
 
+    /// With whom a request may share KV: two requests meet in the prefix cache only if all of this is equal.
+    #[derive(Eq, Default)]
+    struct Domain {
+        /// The client's `cache_salt`; empty: none.
+        salt: String = String::new(),
+        /// Content id of the adapter; empty: none.
+        adapter: String = String::new(),
+    }
+
     /// frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap.
     struct AddRequest {
         /// Unique in this incarnation of the frontend.
@@ -172,6 +182,8 @@ records! {
         priority: i64 = 0,
         /// `None`: any text.
         grammar: Option<Grammar> = None,
+        /// `None`: the one that all share.
+        domain: Option<Domain> = None,
     }
 
     /// frontend -> core. Idempotent: unknown ids are ignored.
@@ -186,7 +198,7 @@ records! {
     struct Control {
         /// Chosen by the sender.
         id: u64,
-        /// "shutdown".
+        /// "shutdown", "`reset_prefix_cache`".
         op: String,
         /// Of the operation.
         args: BTreeMap<String, String> = BTreeMap::new(),
@@ -242,6 +254,8 @@ records! {
         logprobs: Option<Logprobs> = None,
         /// Of the prompt but its first token; with the first tokens.
         prompt_logprobs: Option<Logprobs> = None,
+        /// From its coming to its first row; in the first delta of an attempt.
+        queued_us: Option<u64> = None,
     }
 
     /// core -> frontend: one message a step (or more steps, merged, when credit ran out).
@@ -286,6 +300,8 @@ records! {
         dtype: String,
         /// From start to ready.
         startup_ms: u64 = 0,
+        /// Whether prefixes are looked up.
+        prefix_caching: bool = true,
     }
 
     /// core -> frontend: requests may come. Sent again after each restart of the workers.
@@ -305,7 +321,6 @@ records! {
     }
 
     /// core -> frontend, at most every 500 ms and when the engine falls idle. Counters since the core started.
-    #[derive(Copy, Eq)]
     struct Stats {
         /// Requests in the running set.
         running: u64,
@@ -329,6 +344,8 @@ records! {
         worker_restarts: u64,
         /// Steps run.
         steps: u64,
+        /// Of the steps.
+        detail: Option<Box<StepStats>> = None,
     }
 }
 
@@ -410,6 +427,7 @@ impl Delta {
             cached_tokens: None,
             logprobs: None,
             prompt_logprobs: None,
+            queued_us: None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod codec;
 mod error;
 pub mod frontend;
 mod record;
+mod stats;
 mod types;
 
 pub use codec::{Reader, Writer};

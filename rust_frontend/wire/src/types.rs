@@ -164,6 +164,16 @@ impl<T: Wire> Wire for Option<T> {
     }
 }
 
+impl<T: Wire> Wire for Box<T> {
+    fn write(&self, out: &mut Writer<'_>) {
+        (**self).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        T::read(input).map(Self::new)
+    }
+}
+
 impl<T: Wire> Wire for Vec<T> {
     fn write(&self, out: &mut Writer<'_>) {
         out.array(self.len());

@@ -6,12 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use octavo_wire::frontend::{
-    AbortRequests, Ack, AddRequest, Control, ControlDone, CoreMessage, Delta, Deltas, EngineFault,
-    EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello, Logprobs,
-    Refuse, RepetitionDetection, RequestRejected, SamplingExtras, SamplingParams, Stats,
+    AbortRequests, Ack, AddRequest, Control, ControlDone, CoreMessage, Delta, Deltas, Domain,
+    EngineFault, EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello,
+    Logprobs, Refuse, RepetitionDetection, RequestRejected, SamplingExtras, SamplingParams, Stats,
     ThinkingBudget, Welcome,
 };
 use octavo_wire::{Blob, DecodeError, Floats, Message, Tokens};
+
+mod golden_stats;
+
+use golden_stats::detail;
 
 const MAX: u64 = u64::MAX;
 
@@ -70,7 +74,7 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn stats(n: [u64; 11]) -> Value {
+fn stats(n: [u64; 11], detail: Option<Box<octavo_wire::frontend::StepStats>>) -> Value {
     core(Stats {
         running: n[0],
         waiting: n[1],
@@ -83,6 +87,7 @@ fn stats(n: [u64; 11]) -> Value {
         preemptions: n[8],
         worker_restarts: n[9],
         steps: n[10],
+        detail,
     })
 }
 
@@ -167,6 +172,10 @@ fn full_request() -> AddRequest {
             kind: "regex".to_owned(),
             text: "[a-zé]+".to_owned(),
         }),
+        domain: Some(Domain {
+            salt: "sälz".into(),
+            adapter: "adapter".into(),
+        }),
     }
 }
 
@@ -212,6 +221,7 @@ fn with_extras(extras: SamplingExtras) -> Value {
         arrival_us: 5,
         priority: 0,
         grammar: None,
+        domain: None,
     })
 }
 
@@ -226,6 +236,7 @@ fn requests() -> Vec<(&'static str, Value)> {
         arrival_us: 0,
         priority: 0,
         grammar: None,
+        domain: None,
     };
     let mut many: Vec<u64> = (120..140).collect();
     many.extend([256, 65_536, 1 << 32, MAX]);
@@ -281,6 +292,7 @@ fn full_delta() -> Delta {
         attempt: 3,
         finish: Some(finish),
         cached_tokens: Some(4096),
+        queued_us: Some(1 << 40),
         ..delta(MAX, 70_000, &[1, -1, i32::MAX, i32::MIN])
     }
 }
@@ -333,6 +345,7 @@ fn info() -> EngineInfo {
         world_size: 2,
         dtype: "bfloat16".into(),
         startup_ms: 8123,
+        prefix_caching: false,
     }
 }
 
@@ -357,8 +370,9 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("RequestRejected/all", too_long),
         ("EngineReady/all", core(EngineReady { info: info() })),
         ("EngineFault/all", core(fault)),
-        ("Stats/zero", stats([0; 11])),
-        ("Stats/large", stats(powers)),
+        ("Stats/zero", stats([0; 11], None)),
+        ("Stats/large", stats(powers, None)),
+        ("Stats/detail", stats([1; 11], Some(Box::new(detail())))),
     ]
 }
 

@@ -234,6 +234,7 @@ impl Reader {
                     arrival_us: 0,
                     priority: 0,
                     grammar: None,
+                    domain: None,
                 };
                 let header = self.session.number(100, now);
                 self.send(&peer, &header, &request).await;

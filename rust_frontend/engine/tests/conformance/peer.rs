@@ -102,6 +102,7 @@ pub(crate) fn submission(name: &str, prompt: Vec<i32>, max_tokens: u64) -> Submi
         sampling: SamplingParams::new(1, max_tokens),
         priority: 0,
         grammar: None,
+        domain: None,
     }
 }
 

@@ -175,6 +175,7 @@ pub(crate) fn info() -> EngineInfo {
         world_size: 1,
         dtype: "float32".to_owned(),
         startup_ms: 0,
+        prefix_caching: true,
     }
 }
 
@@ -185,6 +186,7 @@ pub(crate) fn submission(name: &str) -> Submission {
         sampling: SamplingParams::new(7, 16),
         priority: 0,
         grammar: None,
+        domain: None,
     }
 }
 

@@ -98,6 +98,7 @@ impl Generate for Script {
                 world_size: 1,
                 dtype: "float32".to_owned(),
                 startup_ms: 0,
+                prefix_caching: true,
             })
         })
     }

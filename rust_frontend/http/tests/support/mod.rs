@@ -68,6 +68,7 @@ impl Server {
             renderer: Arc::new(Renderer::load(model.path(), Some(1)).unwrap()),
             metrics: Arc::clone(&metrics),
             model_names: vec!["test".to_owned(), "alias".to_owned()],
+            priorities: true,
             settings: settings.clone(),
             shutdown: shutdown.clone(),
         };

@@ -6,9 +6,10 @@ from array import array
 
 import pytest
 
-from octavo.engine_core.cache.block_hash import BlockHashes, chain_root
+from octavo.engine_core.cache.block_hash import BlockHashes
+from octavo.engine_core.cache.domain import Base, domain_root
 
-ROOT = chain_root("m", "bfloat16", "0")
+ROOT = domain_root(Base("m", "bfloat16"), None)
 
 
 def hashes(tokens: list[int], root: bytes = ROOT) -> list[bytes]:
@@ -36,5 +37,5 @@ def test_a_hash_covers_all_tokens_before() -> None:
 
 def test_the_root_covers_model_dtype_and_weights() -> None:
     roots = [("m", "bfloat16", "0"), ("n", "bfloat16", "0"), ("m", "float32", "0"), ("m", "bfloat16", "1")]
-    first = {hashes([1, 2, 3, 4], chain_root(*fields))[0] for fields in roots}
+    first = {hashes([1, 2, 3, 4], domain_root(Base(*fields), None))[0] for fields in roots}
     assert len(first) == 4

@@ -1,32 +1,24 @@
-"""The order of service."""
+"""Who goes first, and who gives way."""
 
 from __future__ import annotations
 
-import pytest
-
 from octavo.engine_core.request import Request
 from octavo.engine_core.sched.budget import SchedLimits
-from octavo.engine_core.sched.policy import RequestQueue, victim
+from octavo.engine_core.sched.policy import victim
 from tests.engine.harness import request
 
-LIMITS = SchedLimits(4, 64, 100)
+PRIORITY = SchedLimits(4, 64, 100, priorities=True)
+FCFS = SchedLimits(4, 64, 100)
 
 
-def made(number: int, priority: int = 0) -> Request:
-    return Request(request(number, [1], priority=priority), {}, LIMITS)
+def made(number: int, priority: int = 0, limits: SchedLimits = PRIORITY) -> Request:
+    return Request(request(number, [1], priority=priority), {}, limits)
 
 
-def test_priority_then_arrival() -> None:
-    queue = RequestQueue()
-    requests = {n: made(n, priority) for n, priority in ((3, 0), (1, 1), (2, 0), (4, -1))}
-    for r in requests.values():
-        queue.add(r)
-    assert [r.id for r in queue] == [4, 2, 3, 1]
-    queue.remove(requests[2])
-    assert [r.id for r in queue] == [4, 3, 1]
-    assert requests[2] not in queue
-    with pytest.raises(ValueError, match="not in the queue"):
-        queue.remove(requests[2])
+def test_priority_comes_before_arrival_and_only_where_the_policy_says_so() -> None:
+    numbers = [(3, 0), (1, 1), (2, 0), (4, -1)]
+    assert [r.id for r in sorted((made(*n) for n in numbers), key=lambda r: r.key)] == [4, 2, 3, 1]
+    assert [r.id for r in sorted((made(*n, FCFS) for n in numbers), key=lambda r: r.key)] == [1, 2, 3, 4]
 
 
 def test_the_victim_is_served_last() -> None:
