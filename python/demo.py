@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import IO
 
 from openai import OpenAI
 from rich.console import Console
 
+from octavo.cli.server import ready_line, stop
 from octavo.errors import OctavoError
 from octavo.modelfiles.smollm2 import fetch
 
@@ -19,9 +18,7 @@ __all__ = ["main"]
 
 QUESTION = "What is the capital of France?"
 NAME = "smollm2"
-READY = "octavo is ready at "
 READY_TIMEOUT_S = 180.0
-STOP_TIMEOUT_S = 30.0
 
 
 def main() -> int:
@@ -41,7 +38,7 @@ def main() -> int:
         console.print(f"[bold]== ask: {QUESTION}[/]  (server ready after {time.monotonic() - began:.1f} s)")
         answer = _ask(console, url)
     finally:
-        code = _stop(server)
+        code = stop(server)
     console.print(f"[bold]== server stopped with exit code {code}")
     if "Paris" not in answer:
         console.print("[red]The answer does not name Paris.")
@@ -60,16 +57,9 @@ def _wait_ready(server: subprocess.Popen[str]) -> str:
     timer = threading.Timer(READY_TIMEOUT_S, server.kill)
     timer.start()
     try:
-        return _ready_line(server.stdout)
+        return ready_line(server.stdout)
     finally:
         timer.cancel()
-
-
-def _ready_line(lines: IO[str]) -> str:
-    for line in lines:
-        if line.startswith(READY):
-            return line.removeprefix(READY).strip()
-    raise OctavoError("the server ended before it was ready; its log above says why")
 
 
 def _ask(console: Console, url: str) -> str:
@@ -101,17 +91,6 @@ def _ask(console: Console, url: str) -> str:
     rate = f"{(tokens - 1) / (last - first):.1f} tokens/s" if last > first else "one piece"
     console.print(f"[bold]== {tokens} tokens; TTFT {1000 * (first - began):.0f} ms; then {rate}")
     return "".join(pieces)
-
-
-def _stop(server: subprocess.Popen[str]) -> int:
-    """Stop the server as Ctrl-C would and return its exit code."""
-    if server.poll() is None:
-        server.send_signal(signal.SIGINT)
-    try:
-        return server.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        return server.wait()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from octavo import __version__
@@ -59,5 +62,28 @@ def test_flags_are_not_abbreviated() -> None:
 )
 def test_a_switch_takes_no_word(words: list[str], value: bool) -> None:
     arguments = parser().parse_args(["serve", "m", *words])
-    given = {name: text for name, text in vars(arguments).items() if name not in ("command", "parser")}
-    assert build(given).enable_prefix_caching is value
+    given = vars(arguments)
+    assert (
+        build({name: text for name, text in given.items() if name == "enable_prefix_caching"}).enable_prefix_caching
+        is value
+    )
+
+
+def test_underscores_in_flags_mean_dashes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "m", "--max_num_seqs", "none"]) == 2
+    assert capsys.readouterr().err.startswith("octavo: --max-num-seqs none: ")
+
+
+@pytest.mark.parametrize("command", ["serve", "chat", "complete", "models", "collect-env"])
+def test_every_command_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert f"usage: octavo {command}" in shown
+    assert command == "collect-env" or "examples:" in shown
+
+
+def test_help_does_not_pay_for_torch() -> None:
+    code = "import sys; from octavo.cli import parser; parser(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
