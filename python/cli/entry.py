@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -44,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from octavo.benchmarks.cli import main as bench  # its flags are many, and its own
 
         return bench(words[1:], Parser)
-    arguments, unknown = parser().parse_known_args(dashed(words))
+    root = parser()
+    _know(root, words)
+    arguments, unknown = root.parse_known_args(dashed(words))
     if unknown:
         arguments.parser.suggest(unknown)
     run: Callable[[argparse.Namespace], int] = arguments.run
@@ -61,3 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _know(root: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Leave with the nearest command where the first word is none."""
+    actions = [action for action in root._actions if isinstance(action, argparse._SubParsersAction)]
+    known = list(actions[0].choices)
+    if words and not words[0].startswith("-") and words[0] not in known:
+        near = difflib.get_close_matches(words[0], known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+        root.error(f"unknown command {words[0]}{hint}")

@@ -87,3 +87,13 @@ def test_every_command_teaches(command: str, capsys: pytest.CaptureFixture[str])
 def test_help_does_not_pay_for_torch() -> None:
     code = "import sys; from octavo.cli import parser; parser(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("word", "hint"), [("sevre", "did you mean serve?"), ("xyz", "there are serve, chat")])
+def test_an_unknown_command_is_answered_with_those_there_are(
+    word: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 2
+    assert hint in capsys.readouterr().err
