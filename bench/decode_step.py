@@ -11,10 +11,9 @@ import torch
 
 from bench.measure import Report, time_graph
 from bench.shapes import DECODES, QWEN3_8B, Shape, longest_class
-from octavo.kernels.api import KvCache, SampleInputs
+from octavo.kernels.api import KvCache, QkNorm, SampleInputs
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.build import triton_kernels
-from octavo.kernels.triton.rotary import QkNorm
 from octavo.kernels.triton.step import DeviceStep
 
 __all__ = ["decode_steps"]

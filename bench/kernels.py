@@ -18,14 +18,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from bench.decode_step import decode_steps
 from bench.measure import Report, Timing, calibrate, time_graph
 from bench.shapes import DECODES, QWEN3_8B, longest_class
-from octavo.kernels.api import KvCache, SampleInputs
+from octavo.kernels.api import KvCache, QkNorm, SampleInputs
 from octavo.kernels.triton import gemv
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.decode import DecodeShape, Workspace, attend_decodes, decode_shape
 from octavo.kernels.triton.norm import TritonNorm
 from octavo.kernels.triton.prefill import PrefillShape, attend_prefills, prefill_shape
-from octavo.kernels.triton.rotary import QkNorm
 from octavo.kernels.triton.sample import TritonSample
 from octavo.kernels.triton.step import DeviceStep
 

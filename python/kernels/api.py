@@ -24,9 +24,11 @@ __all__ = [
     "Kernels",
     "KvCache",
     "LinearOps",
+    "MoeOps",
     "NormOps",
     "PagedStep",
     "PreparedAttention",
+    "QkNorm",
     "ReplayOps",
     "SampleInputs",
     "SampleOps",
@@ -57,14 +59,24 @@ class EmbeddingOps(Protocol):
 class NormOps(Protocol):
     """Normalisation over the last dimension."""
 
-    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # [T, H] dtype, [H] dtype -> [T, H] dtype
-        """Return weight * (x / rms(x)): computed in fp32, rounded to x's dtype before the product with `weight`."""
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # [..., H] dtype, [H] -> [..., H] dtype
+        """Return weight * (x / rms(x)), computed in fp32.
+
+        A weight of x's dtype: x / rms(x) is rounded to it before the product (Llama). A float32 weight: the product is
+        taken in float32 and rounded once (Gemma, OLMo 2).
+        """
         ...
 
     def add_rms_norm(
         self, x: Tensor, residual: Tensor, weight: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor]:  # [T, H], [T, H], [H] dtype -> [T, H] dtype, twice
+    ) -> tuple[Tensor, Tensor]:  # [T, H], [T, H] dtype, [H] -> [T, H] dtype, twice
         """Return (rms_norm(sum), sum) with sum = x + residual in x's dtype. Either input may be overwritten."""
+        ...
+
+    def layer_norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> Tensor:  # [T, H], [H], [H] dtype -> [T, H] dtype
+        """Return (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, computed in fp32 and rounded once."""
         ...
 
 
@@ -73,6 +85,27 @@ class ActivationOps(Protocol):
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
         """Return silu(gate) * up, of the two halves; silu is rounded to the dtype before the product."""
+        ...
+
+    def gelu_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
+        """Return gelu(gate) * up, of the two halves, with the tanh form of gelu, rounded before the product."""
+        ...
+
+    def gelu(self, x: Tensor) -> Tensor:  # [T, I] dtype -> [T, I] dtype
+        """Return gelu(x) in its tanh form."""
+        ...
+
+
+class MoeOps(Protocol):
+    """Gated feed-forward layers of many experts, of which each token takes some."""
+
+    def apply(
+        self, x: Tensor, experts: Tensor, shares: Tensor, gate_up: Tensor, down: Tensor
+    ) -> Tensor:  # [T, H] dtype, [T, k] int64, [T, k] float32, [E, 2I, H], [E, H, I] dtype -> [T, H] dtype
+        """Return the sum over a token's k experts e of share * down[e] @ (silu(g) * u), g and u of gate_up[e] @ x.
+
+        A token's experts are distinct. Products are rounded to the dtype as in LinearOps and ActivationOps.
+        """
         ...
 
 
@@ -101,22 +134,35 @@ class PagedStep:
     positions: Tensor  # [T] int64, device
 
 
+@dataclass(frozen=True, slots=True)
+class QkNorm:
+    """RMS norms over each head of queries and keys, before the rotation. The weights' dtype as in `rms_norm`."""
+
+    q: Tensor  # [D] dtype or float32
+    k: Tensor  # [D] likewise
+    eps: float
+
+
 class PreparedAttention(Protocol):
     """The attention of one step and KV group; made once, used by every layer of the group."""
 
     def rotate_and_write(
-        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache
+        self, q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, cache: KvCache, norm: QkNorm | None = None
     ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
-        """Return q, rotated; put k, rotated, and v into the cache at the tokens' places.
+        """Return q, normed if so asked and rotated; put k, likewise, and v into the cache at the tokens' places.
 
-        x rotated is x * cos + rotate_half(x) * sin, each product and the sum in x's dtype.
+        x rotated is x * cos + rotate_half(x) * sin, each product and the sum in x's dtype. May overwrite `k`.
         """
         ...
 
-    def attend(self, q: Tensor, cache: KvCache, scale: float) -> Tensor:  # [T, N, D] dtype -> [T, N, D] dtype
+    def attend(
+        self, q: Tensor, cache: KvCache, scale: float, window: int = 0, softcap: float = 0.0
+    ) -> Tensor:  # [T, N, D] dtype -> [T, N, D] dtype
         """Return softmax(scale * q k^T) v over each token's row up to the token itself; softmax in fp32.
 
-        Query head n reads key-value head n // (N // K).
+        Query head n reads key-value head n // (N // K). A token sees at most `window` keys, its own included (0: all);
+        what lies left of every window need not be in the cache. Scores pass through softcap * tanh(score / softcap)
+        (0: as they are).
         """
         ...
 
@@ -250,6 +296,7 @@ class Kernels:
     embedding: EmbeddingOps
     norm: NormOps
     activation: ActivationOps
+    moe: MoeOps
     attention: AttentionOps
     sample: SampleOps
     state: StateOps

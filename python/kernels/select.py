@@ -11,6 +11,7 @@ from octavo.kernels.ref.activation import RefActivation
 from octavo.kernels.ref.attention import RefAttention
 from octavo.kernels.ref.embedding import RefEmbedding
 from octavo.kernels.ref.linear import RefLinear
+from octavo.kernels.ref.moe import RefMoe
 from octavo.kernels.ref.norm import RefNorm
 from octavo.kernels.ref.sample import RefSample
 from octavo.kernels.ref.state import RefState
@@ -41,6 +42,7 @@ def select(device: str, dtype: str) -> Kernels:
         embedding=RefEmbedding(),
         norm=RefNorm(),
         activation=RefActivation(),
+        moe=RefMoe(),
         attention=CpuAttention(),
         sample=CpuSample(),
         state=RefState(),
@@ -54,6 +56,7 @@ def reference() -> Kernels:
         embedding=RefEmbedding(),
         norm=RefNorm(),
         activation=RefActivation(),
+        moe=RefMoe(),
         attention=RefAttention(),
         sample=RefSample(),
         state=RefState(),

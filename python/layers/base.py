@@ -46,6 +46,7 @@ class WeightPart:
     shape: tuple[int, ...]  # of the whole tensor, over all ranks
     load: Callable[[TensorSource], None]  # takes this rank's part of it
     init: str = "normal"  # of dummy weights: "normal", "ones", "zeros"
+    optional: bool = False  # the layer does without it where a checkpoint has none
 
 
 class Layer:

@@ -8,9 +8,10 @@ import torch
 
 from octavo.layers.base import Layer, WeightPart
 from octavo.layers.formats import DenseFormat
+from octavo.layers.sources import ReorderedSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
 
@@ -24,12 +25,21 @@ class ColumnLinear(Layer):
     """One or more matrices of the same input, stacked, their outputs shared among ranks.
 
     `outputs` gives for each matrix its name ("q", "k", "v"; "gate", "up"), its whole number of outputs and the outputs
-    that this rank holds. The result is this rank's outputs, matrix after matrix.
+    that this rank holds. The result is this rank's outputs, matrix after matrix. `orders` names matrices whose outputs
+    lie in another order in a checkpoint: see ReorderedSource.
     """
 
-    def __init__(self, inputs: int, outputs: dict[str, tuple[int, range]], bias: bool, build: Build) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: dict[str, tuple[int, range]],
+        bias: bool,
+        build: Build,
+        orders: Mapping[str, Tensor] | None = None,  # [group] int64 each
+    ) -> None:
         self._inputs = inputs
         self._outputs = outputs
+        self._orders = orders or {}
         self._size = sum(len(mine) for _, mine in outputs.values())
         self._format: WeightFormat = DenseFormat(self._size, inputs, build)
         self._bias = torch.zeros(self._size, dtype=build.dtype, device=build.device) if bias else None  # [out]
@@ -37,9 +47,9 @@ class ColumnLinear(Layer):
     def parts(self) -> dict[str, WeightPart]:
         parts, at = {}, 0
         for name, (total, mine) in self._outputs.items():
-            parts[f"{name}.weight"] = WeightPart((total, self._inputs), self._weight_loader(mine, at))
+            parts[f"{name}.weight"] = WeightPart((total, self._inputs), self._weight_loader(name, mine, at))
             if self._bias is not None:
-                parts[f"{name}.bias"] = WeightPart((total,), self._bias_loader(mine, at), "zeros")
+                parts[f"{name}.bias"] = WeightPart((total,), self._bias_loader(name, mine, at), "zeros")
             at += len(mine)
         return parts
 
@@ -52,15 +62,19 @@ class ColumnLinear(Layer):
     def __call__(self, x: Tensor) -> Tensor:  # [T, in] dtype -> [T, out of this rank] dtype
         return self._format.apply(x, self._bias)
 
-    def _weight_loader(self, rows: range, at: int) -> Callable[[TensorSource], None]:
-        return lambda source: self._format.load(source, rows, range(self._inputs), at)
+    def _weight_loader(self, name: str, rows: range, at: int) -> Callable[[TensorSource], None]:
+        return lambda source: self._format.load(self._ordered(name, source), rows, range(self._inputs), at)
 
-    def _bias_loader(self, rows: range, at: int) -> Callable[[TensorSource], None]:
+    def _bias_loader(self, name: str, rows: range, at: int) -> Callable[[TensorSource], None]:
         def load(source: TensorSource) -> None:
             assert self._bias is not None
-            self._bias[at : at + len(rows)] = source.read(slice(rows.start, rows.stop))
+            self._bias[at : at + len(rows)] = self._ordered(name, source).read(slice(rows.start, rows.stop))
 
         return load
+
+    def _ordered(self, name: str, source: TensorSource) -> TensorSource:
+        order = self._orders.get(name)
+        return source if order is None else ReorderedSource(source, order)
 
 
 class RowLinear(Layer):

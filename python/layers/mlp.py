@@ -1,4 +1,4 @@
-"""The gated feed-forward layer, its intermediate size shared among ranks."""
+"""Feed-forward layers, their intermediate size shared among ranks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,31 @@ if TYPE_CHECKING:
 
     from octavo.layers.base import Build
 
-__all__ = ["GatedMlp"]
+__all__ = ["GatedMlp", "PlainMlp"]
 
 
 class GatedMlp(Layer):
-    """down(silu(gate(x)) * up(x))."""
+    """down(act(gate(x)) * up(x)); `activation` is "silu" or "gelu" (its tanh form)."""
 
-    def __init__(self, hidden: int, intermediate: int, bias: bool, build: Build) -> None:
+    def __init__(self, hidden: int, intermediate: int, bias: bool, build: Build, activation: str = "silu") -> None:
         mine = share(intermediate, build.group.rank, build.group.size)
-        self._ops = build.kernels.activation
+        ops = build.kernels.activation
+        self._act = {"silu": ops.silu_mul, "gelu": ops.gelu_mul}[activation]
         self.gate_up = ColumnLinear(hidden, {"gate": (intermediate, mine), "up": (intermediate, mine)}, bias, build)
         self.down = RowLinear(intermediate, mine, hidden, bias, build)
 
     def __call__(self, x: Tensor) -> Tensor:  # [T, hidden] dtype -> [T, hidden] dtype
-        return self.down(self._ops.silu_mul(self.gate_up(x)))
+        return self.down(self._act(self.gate_up(x)))
+
+
+class PlainMlp(Layer):
+    """down(gelu(up(x))), gelu in its tanh form."""
+
+    def __init__(self, hidden: int, intermediate: int, bias: bool, build: Build) -> None:
+        mine = share(intermediate, build.group.rank, build.group.size)
+        self._act = build.kernels.activation.gelu
+        self.up = ColumnLinear(hidden, {"up": (intermediate, mine)}, bias, build)
+        self.down = RowLinear(intermediate, mine, hidden, bias, build)
+
+    def __call__(self, x: Tensor) -> Tensor:  # [T, hidden] dtype -> [T, hidden] dtype
+        return self.down(self._act(self.up(x)))

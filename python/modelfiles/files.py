@@ -104,7 +104,7 @@ def _refuse_quantised(config: dict[str, Any]) -> None:
 
 def _files(kind: str, path: Path, weights: tuple[Path, ...], config: dict[str, Any]) -> ModelFiles:
     architecture = config["architectures"][0]
-    parsed = find(architecture).config.parse(config)
+    parsed = find(architecture).parse(config)
     dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
     if dtype not in _DTYPES:
         raise ModelError(f"config.json: the dtype {dtype!r} is not supported; known: {', '.join(_DTYPES)}.")

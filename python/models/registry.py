@@ -6,16 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.errors import ModelError
-from octavo.models.llama_config import LlamaConfig
+from octavo.models.configs.gemma import parse_gemma2, parse_gemma3
+from octavo.models.configs.glm4 import parse_glm4
+from octavo.models.configs.granite import parse_granite
+from octavo.models.configs.llama import parse_llama
+from octavo.models.configs.mistral import parse_mistral, parse_mixtral
+from octavo.models.configs.olmo2 import parse_olmo2
+from octavo.models.configs.phi3 import parse_phi3
+from octavo.models.configs.qwen import parse_qwen2, parse_qwen3, parse_qwen3_moe
+from octavo.models.configs.smollm3 import parse_smollm3
+from octavo.models.configs.starcoder2 import parse_starcoder2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["ARCHITECTURES", "Architecture", "ModelConfig", "find"]
 
 
 class ModelConfig(Protocol):
-    """What every architecture's config says. Each has `parse(config) -> Self` besides."""
+    """What every architecture's config says."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -23,24 +32,36 @@ class ModelConfig(Protocol):
     def max_position_embeddings(self) -> int: ...
 
 
-class _ConfigClass(Protocol):
-    def parse(self, config: dict[str, Any]) -> ModelConfig: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """One model family. The model is named, not imported: its module needs torch."""
 
     name: str
-    model: str  # "module:class" of a Model
-    config: _ConfigClass
+    family: str  # for people
+    model: str  # "module:class" of a Model, within octavo.models
+    parse: Callable[[dict[str, Any]], ModelConfig]  # reads and checks a config.json
+    gguf: str = ""  # what GGUF files call it; "": none are read
 
 
 #: `architectures[0]` of config.json -> how to run it.
 ARCHITECTURES: Mapping[str, Architecture] = {
     entry.name: entry
     for entry in [
-        Architecture("LlamaForCausalLM", "octavo.models.llama:Llama", LlamaConfig),
+        Architecture("LlamaForCausalLM", "Llama 2, 3", "llama:Llama", parse_llama, "llama"),
+        Architecture("MistralForCausalLM", "Mistral", "mistral:Mistral", parse_mistral),
+        Architecture("MixtralForCausalLM", "Mixtral", "mixtral:Mixtral", parse_mixtral),
+        Architecture("Qwen2ForCausalLM", "Qwen2, 2.5", "qwen2:Qwen2", parse_qwen2, "qwen2"),
+        Architecture("Qwen3ForCausalLM", "Qwen3", "qwen3:Qwen3", parse_qwen3, "qwen3"),
+        Architecture("Qwen3MoeForCausalLM", "Qwen3-MoE", "qwen3_moe:Qwen3Moe", parse_qwen3_moe, "qwen3moe"),
+        Architecture("SmolLM3ForCausalLM", "SmolLM3", "smollm3:SmolLM3", parse_smollm3, "smollm3"),
+        Architecture("Phi3ForCausalLM", "Phi-3, Phi-4-mini", "phi3:Phi3", parse_phi3, "phi3"),
+        Architecture("Gemma2ForCausalLM", "Gemma 2", "gemma2:Gemma2", parse_gemma2, "gemma2"),
+        Architecture("Gemma3ForCausalLM", "Gemma 3", "gemma3:Gemma3", parse_gemma3, "gemma3"),
+        Architecture("Gemma3ForConditionalGeneration", "Gemma 3, text only", "gemma3:Gemma3", parse_gemma3),
+        Architecture("Olmo2ForCausalLM", "OLMo 2", "olmo2:Olmo2", parse_olmo2, "olmo2"),
+        Architecture("GraniteForCausalLM", "Granite 3", "granite:Granite", parse_granite, "granite"),
+        Architecture("Glm4ForCausalLM", "GLM-4", "glm4:Glm4", parse_glm4, "glm4"),
+        Architecture("Starcoder2ForCausalLM", "Starcoder2", "starcoder2:Starcoder2", parse_starcoder2, "starcoder2"),
     ]
 }
 

@@ -28,7 +28,7 @@ def allocate_caches(
     caches = []
     for spec in model.kv_specs():
         group = alloc.get(spec.layer)
-        if group is None or spec.kind != "full" or spec.shares is not None:
+        if group is None or spec.kind not in ("full", "window") or spec.shares is not None:
             raise ProtocolError(f"layer {spec.layer} of kind {spec.kind!r} has no KV group that it can run with")
         heads, kept = model.kv_heads(spec.layer), spec.tensors[0]
         dim = kept.shape[-1]

@@ -18,3 +18,10 @@ class RefActivation:
     def silu_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
         gate, up = gate_up.chunk(2, dim=-1)
         return F.silu(gate) * up
+
+    def gelu_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.gelu(gate, approximate="tanh") * up
+
+    def gelu(self, x: Tensor) -> Tensor:  # [T, I] dtype -> [T, I] dtype
+        return F.gelu(x, approximate="tanh")

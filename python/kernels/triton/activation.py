@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import triton
 import triton.language as tl
+from torch.nn import functional as F
 
 from octavo.kernels.triton.common import begin, launch_options, rounded
 
@@ -20,12 +21,13 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _silu_mul_kernel(
+def _gated_kernel(
     gate_up: tl.tensor,  # [T, 2 * size]
     out: tl.tensor,  # [T, size]
     stride: tl.tensor,
     size: tl.tensor,
     BLOCK: tl.constexpr,
+    GELU: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ) -> None:
     begin(DEPENDENT)
@@ -35,19 +37,34 @@ def _silu_mul_kernel(
     dtype: tl.constexpr = gate_up.dtype.element_ty
     gate = tl.load(gate_up + row * stride + at, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * stride + size + at, mask=inside, other=0.0).to(tl.float32)
-    silu = rounded(gate / (1.0 + tl.exp(-gate)), dtype).to(tl.float32)
-    tl.store(out + row * size + at, rounded(silu * up, dtype), mask=inside)
+    if GELU:
+        inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate)
+        # tanh(x) = 1 - 2 / (exp(2 x) + 1): exact at both ends, where exp overflows to infinity.
+        acted = 0.5 * gate * (2.0 - 2.0 / (tl.exp(2.0 * inner) + 1.0))
+    else:
+        acted = gate / (1.0 + tl.exp(-gate))
+    tl.store(out + row * size + at, rounded(rounded(acted, dtype).to(tl.float32) * up, dtype), mask=inside)
 
 
 class TritonActivation:
     """ActivationOps in Triton."""
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
-        count, size = gate_up.shape[0], gate_up.shape[1] // 2
-        out = torch.empty((count, size), dtype=gate_up.dtype, device=gate_up.device)
-        if count:
-            grid = (count, triton.cdiv(size, _BLOCK))
-            _silu_mul_kernel[grid](
-                gate_up, out, gate_up.stride(0), size, BLOCK=_BLOCK, num_warps=4, **launch_options(gate_up)
-            )
-        return out
+        return _gated(gate_up, gelu=False)
+
+    def gelu_mul(self, gate_up: Tensor) -> Tensor:
+        return _gated(gate_up, gelu=True)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        return F.gelu(x, approximate="tanh")
+
+
+def _gated(gate_up: Tensor, gelu: bool) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
+    count, size = gate_up.shape[0], gate_up.shape[1] // 2
+    out = torch.empty((count, size), dtype=gate_up.dtype, device=gate_up.device)
+    if count:
+        grid = (count, triton.cdiv(size, _BLOCK))
+        _gated_kernel[grid](
+            gate_up, out, gate_up.stride(0), size, BLOCK=_BLOCK, GELU=gelu, num_warps=4, **launch_options(gate_up)
+        )
+    return out

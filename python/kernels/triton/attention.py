@@ -18,8 +18,7 @@ from octavo.kernels.triton.tiles import cut_tiles
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from octavo.kernels.api import PagedStep
-    from octavo.kernels.triton.rotary import QkNorm
+    from octavo.kernels.api import PagedStep, QkNorm
     from octavo.kernels.triton.step import DeviceStep
 
 __all__ = ["TritonAttention", "TritonPrepared"]

@@ -10,6 +10,7 @@ from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
 from octavo.kernels.triton.linear import TritonLinear
+from octavo.kernels.triton.moe import GroupedMoe
 from octavo.kernels.triton.norm import TritonNorm
 from octavo.kernels.triton.replay import TritonReplay
 from octavo.kernels.triton.sample import TritonSample
@@ -43,6 +44,7 @@ def triton_kernels(device: str, dtype: str) -> Kernels:
         embedding=TritonEmbedding(),
         norm=TritonNorm(),
         activation=TritonActivation(),
+        moe=GroupedMoe(),
         attention=attention,
         sample=TritonSample(),
         state=state,

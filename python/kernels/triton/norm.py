@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 import triton
 import triton.language as tl
+from torch.nn import functional as F
 
 from octavo.kernels.triton.common import begin, launch_options, power_of_two, rounded
 
@@ -21,7 +22,7 @@ __all__ = ["TritonNorm"]
 def _rms_norm_kernel(
     x: tl.tensor,  # [T, H]
     residual: tl.tensor,  # [T, H]: read and overwritten with the sum, where ADD
-    weight: tl.tensor,  # [H]
+    weight: tl.tensor,  # [H]: x's dtype or float32
     out: tl.tensor,  # [T, H]: may be x
     x_stride: tl.tensor,
     residual_stride: tl.tensor,
@@ -45,7 +46,9 @@ def _rms_norm_kernel(
         tl.store(residual + row * residual_stride + at, value, mask=inside)
     wide = value.to(tl.float32)
     inverse = 1.0 / tl.sqrt_rn(tl.sum(wide * wide, axis=0) / SIZE + eps)
-    normed = rounded(wide * inverse, dtype).to(tl.float32)
+    normed = wide * inverse
+    if weight.dtype.element_ty == dtype:  # a float32 weight is multiplied before rounding
+        normed = rounded(normed, dtype).to(tl.float32)
     tl.store(out + row * out_stride + at, rounded(normed * scale.to(tl.float32), dtype), mask=inside)
 
 
@@ -62,6 +65,9 @@ class TritonNorm:
         """Return (norm, sum), written over `x` and `residual`. Rows must be contiguous in both."""
         _launch(x, residual, weight, x, eps, add=True)
         return x, residual
+
+    def layer_norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        return F.layer_norm(x, weight.shape, weight, bias, eps)
 
 
 def _rows(x: Tensor) -> Tensor:  # [..., H] -> [T, H] with contiguous rows

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,22 +14,13 @@ from octavo.kernels.triton.common import begin, launch_options, power_of_two, ro
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from octavo.kernels.api import KvCache
+    from octavo.kernels.api import KvCache, QkNorm
     from octavo.kernels.triton.step import DeviceStep
 
-__all__ = ["QkNorm", "rotate_and_write"]
+__all__ = ["rotate_and_write"]
 
 #: Heads that one program handles.
 _HEADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class QkNorm:
-    """RMS norms over each head of queries and keys, before the rotation."""
-
-    q: Tensor  # [D] dtype
-    k: Tensor  # [D] dtype
-    eps: float
 
 
 @triton.jit
@@ -69,8 +59,10 @@ def _normed(
     scale2 = tl.load(weight + HALF + at, mask=inside, other=0.0).to(tl.float32)[None, :]
     square = tl.sum(first * first, axis=1) + tl.sum(second * second, axis=1)
     inverse = (1.0 / tl.sqrt_rn(square / (2 * HALF) + eps))[:, None]
-    left = rounded(rounded(first * inverse, dtype).to(tl.float32) * scale1, dtype)
-    right = rounded(rounded(second * inverse, dtype).to(tl.float32) * scale2, dtype)
+    first, second = first * inverse, second * inverse
+    if weight.dtype.element_ty == dtype:  # a float32 weight is multiplied before rounding
+        first, second = rounded(first, dtype).to(tl.float32), rounded(second, dtype).to(tl.float32)
+    left, right = rounded(first * scale1, dtype), rounded(second * scale2, dtype)
     return left.to(tl.float32), right.to(tl.float32)
 
 

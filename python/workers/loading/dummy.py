@@ -44,6 +44,8 @@ class DummySource:
 
 
 def dummy_sources(parts: dict[str, WeightPart], seed: int, device: str) -> Iterator[tuple[str, TensorSource]]:
-    """Yield a random tensor for every part: matrices normal with deviation 0.02, norms one, biases zero."""
+    """Yield a random tensor for every part that a model needs: matrices normal (0.02), norms one, biases zero."""
     for name, part in parts.items():
+        if part.optional:
+            continue
         yield name, DummySource(name, part, seed, device)

@@ -54,12 +54,13 @@ def fill(
     unexpected: list[str] = []
     shapes: list[str] = []
     said = time.monotonic()
-    for name, source in sources:
+    ignored: list[str] = []
+    for given, source in sources:
         progress.layer += 1
+        name = model.canonical(given)
         part = missing.pop(name, None)
         if part is None:
-            if not model.is_ignored(name):
-                unexpected.append(name)
+            (ignored if model.is_ignored(name) else unexpected).append(given)
         elif tuple(source.shape) != part.shape:
             shapes.append(f"{name} is {list(source.shape)}, not {list(part.shape)}")
         else:
@@ -67,8 +68,11 @@ def fill(
         if time.monotonic() - said >= _PROGRESS_SECONDS:
             said = time.monotonic()
             _log.info("loading weights: %d of %d tensors", len(parts) - len(missing), len(parts))
-    if missing or unexpected or shapes:
-        raise ModelError(_complaint(where, list(missing), unexpected, shapes))
+    absent = [name for name, part in missing.items() if not part.optional]
+    if absent or unexpected or shapes:
+        raise ModelError(_complaint(where, absent, unexpected, shapes))
+    if ignored:
+        _log.warning("%d tensors of %s are not used, among them %s", len(ignored), where, ", ".join(ignored[:3]))
 
 
 def _sources(

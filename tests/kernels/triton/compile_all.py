@@ -15,14 +15,13 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 import octavo.kernels.triton
-from octavo.kernels.api import KvCache, PagedStep, SampleInputs
+from octavo.kernels.api import KvCache, PagedStep, QkNorm, SampleInputs
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.block_copy import BlockCopier
 from octavo.kernels.triton.embedding import TritonEmbedding
 from octavo.kernels.triton.linear import TritonLinear
 from octavo.kernels.triton.norm import TritonNorm
-from octavo.kernels.triton.rotary import QkNorm
 from octavo.kernels.triton.sample import TritonSample
 from octavo.kernels.triton.state import TritonState
 

@@ -12,6 +12,7 @@ from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
 from octavo.kernels.triton.linear import TritonLinear
+from octavo.kernels.triton.moe import GroupedMoe
 from octavo.kernels.triton.norm import TritonNorm
 from octavo.kernels.triton.replay import TritonReplay, most_rows
 from octavo.kernels.triton.sample import TritonSample
@@ -45,8 +46,8 @@ class Replay(TritonReplay):
 def kernels() -> Kernels:
     attention, state = TritonAttention(), TritonState()
     return Kernels(
-        TritonLinear(), TritonEmbedding(), TritonNorm(), TritonActivation(), attention, TritonSample(), state,
-        Replay(attention, state),
+        TritonLinear(), TritonEmbedding(), TritonNorm(), TritonActivation(), GroupedMoe(), attention,
+        TritonSample(), state, Replay(attention, state),
     )  # fmt: skip
 
 

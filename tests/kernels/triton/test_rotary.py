@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from octavo.kernels.api import QkNorm
 from octavo.kernels.ref.attention import RefAttention
 from octavo.kernels.ref.norm import RefNorm
 from octavo.kernels.triton.attention import TritonAttention
-from octavo.kernels.triton.rotary import QkNorm, rotate_and_write
+from octavo.kernels.triton.rotary import rotate_and_write
 from octavo.kernels.triton.step import DeviceStep, device_step
 from tests.kernels.triton.paged import NAN, NOWHERE, make_case
 

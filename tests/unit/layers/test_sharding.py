@@ -53,6 +53,8 @@ def build(rank: int, size: int) -> Build:
 
 def load(layer: Layer, sources: dict[str, Whole]) -> None:
     for name, part in layer.parts().items():
+        if part.optional:
+            continue
         assert part.shape == sources[name].shape
         part.load(sources[name])
     layer.finish()

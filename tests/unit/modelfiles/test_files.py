@@ -95,7 +95,7 @@ def test_a_file_of_another_kind(tmp_path: Path) -> None:
 def test_an_unknown_architecture_names_the_known_ones(tmp_path: Path) -> None:
     path = folder(tmp_path, architectures=["WhisperForConditionalGeneration"])
     with pytest.raises(
-        ModelError, match=r"'WhisperForConditionalGeneration' is not supported; known: LlamaForCausalLM"
+        ModelError, match=r"'WhisperForConditionalGeneration' is not supported; known: Gemma2ForCausalLM, "
     ):
         resolve(str(path))
 
@@ -156,7 +156,7 @@ def test_a_quantization_config_is_named(tmp_path: Path) -> None:
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"architectures": []}, "no 'architectures'"),
         ({"torch_dtype": "float8"}, "dtype 'float8'"),
-        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope type 'dynamic' is not supported"),
+        ({"rope_scaling": {"rope_type": "spiral", "factor": 2.0}}, "rope type 'spiral' is not supported"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope type 'yarn' lacks 'factor'"),
         ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
     ],

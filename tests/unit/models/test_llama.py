@@ -40,7 +40,8 @@ def test_weights_are_those_of_transformers(changes: dict[str, Any]) -> None:
     if config.tie_word_embeddings:
         del want["lm_head.weight"]
     model = build_model("LlamaForCausalLM", config.to_dict(), build())
-    assert {name: part.shape for name, part in model.checkpoint().items()} == want
+    needed = {name: part for name, part in model.checkpoint().items() if not part.optional}
+    assert {name: part.shape for name, part in needed.items()} == want
     elements = sum(int(torch.Size(shape).numel()) for shape in want.values())
     assert model.weight_bytes() == 4 * elements
 
@@ -58,9 +59,7 @@ def test_specs_name_every_layer_alike() -> None:
 
 
 def test_tensors_that_are_left_out_on_purpose() -> None:
-    tied = build_model("LlamaForCausalLM", TheirConfig(**SMALL, tie_word_embeddings=True).to_dict(), build())
     plain = build_model("LlamaForCausalLM", TheirConfig(**SMALL).to_dict(), build())
-    assert tied.is_ignored("lm_head.weight")
     assert not plain.is_ignored("lm_head.weight")
     assert plain.is_ignored("model.layers.1.self_attn.rotary_emb.inv_freq")
     assert not plain.is_ignored("model.layers.1.self_attn.q_proj.weight_scale")
@@ -68,5 +67,5 @@ def test_tensors_that_are_left_out_on_purpose() -> None:
 
 def test_the_registry_names_what_it_knows() -> None:
     assert find("LlamaForCausalLM") is ARCHITECTURES["LlamaForCausalLM"]
-    with pytest.raises(ModelError, match="'GPT5' is not supported; known: LlamaForCausalLM"):
+    with pytest.raises(ModelError, match="'GPT5' is not supported; known: Gemma2ForCausalLM, "):
         find("GPT5")

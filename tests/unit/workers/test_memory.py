@@ -54,7 +54,7 @@ def test_caches_have_this_ranks_heads_and_are_zero() -> None:
     assert not any(cache.k.any() or cache.v.any() for cache in caches)
 
 
-@pytest.mark.parametrize(("kind", "layers"), [("full", (1,)), ("window", (0,))])
+@pytest.mark.parametrize(("kind", "layers"), [("full", (1,)), ("state", (0,))])
 def test_layers_without_a_group_and_unknown_kinds_are_refused(kind: str, layers: tuple[int, ...]) -> None:
     with pytest.raises(ProtocolError, match=f"layer 0 of kind '{kind}' has no KV group"):
         allocate_caches((KvGroupAlloc(0, 4, 5, layers),), model(spec(0, kind)), RefAttention(), "cpu")

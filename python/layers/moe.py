@@ -1,0 +1,93 @@
+"""A feed-forward layer of many experts; each expert's intermediate size is shared among ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from octavo.layers.base import Layer, WeightPart
+from octavo.layers.linear import ColumnLinear
+from octavo.layers.parallel import share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from octavo.layers.base import Build, TensorSource
+
+__all__ = ["Experts", "MoeSizes", "SparseMoe"]
+
+
+@dataclass(frozen=True, slots=True)
+class MoeSizes:
+    """Of one layer of experts, over all ranks."""
+
+    hidden: int
+    intermediate: int  # of one expert
+    experts: int
+    taken: int  # experts of a token
+    normalise: bool  # the shares of a token's experts sum to 1
+
+
+class Experts(Layer):
+    """The experts' matrices, each kind in one tensor."""
+
+    def __init__(self, sizes: MoeSizes, build: Build) -> None:
+        self._sizes = sizes
+        self._mine = share(sizes.intermediate, build.group.rank, build.group.size)
+        self._ops = build.kernels.moe
+        self._group = build.group
+        width = len(self._mine)
+        shapes = (sizes.experts, 2 * width, sizes.hidden), (sizes.experts, sizes.hidden, width)
+        self._gate_up = torch.empty(shapes[0], dtype=build.dtype, device=build.device)  # [E, 2I, H]
+        self._down = torch.empty(shapes[1], dtype=build.dtype, device=build.device)  # [E, H, I]
+
+    def parts(self) -> dict[str, WeightPart]:
+        sizes, width = self._sizes, len(self._mine)
+        inner, outer = (sizes.intermediate, sizes.hidden), (sizes.hidden, sizes.intermediate)
+        parts = {}
+        for expert in range(sizes.experts):
+            gate, up = self._gate_up[expert, :width], self._gate_up[expert, width:]
+            parts[f"{expert}.gate.weight"] = WeightPart(inner, self._rows_loader(gate))
+            parts[f"{expert}.up.weight"] = WeightPart(inner, self._rows_loader(up))
+            parts[f"{expert}.down.weight"] = WeightPart(outer, self._columns_loader(self._down[expert]))
+        return parts
+
+    def own_bytes(self) -> int:
+        return self._gate_up.nbytes + self._down.nbytes
+
+    def __call__(
+        self, x: Tensor, experts: Tensor, shares: Tensor
+    ) -> Tensor:  # [T, hidden] dtype, [T, k] int64, [T, k] float32 -> [T, hidden] dtype
+        return self._group.all_reduce(self._ops.apply(x, experts, shares, self._gate_up, self._down))
+
+    def _rows_loader(self, target: Tensor) -> Callable[[TensorSource], None]:
+        def load(source: TensorSource) -> None:
+            target.copy_(source.read(slice(self._mine.start, self._mine.stop), slice(None)))
+
+        return load
+
+    def _columns_loader(self, target: Tensor) -> Callable[[TensorSource], None]:
+        def load(source: TensorSource) -> None:
+            target.copy_(source.read(slice(None), slice(self._mine.start, self._mine.stop)))
+
+        return load
+
+
+class SparseMoe(Layer):
+    """Each token goes through the experts that its router scores best."""
+
+    def __init__(self, sizes: MoeSizes, build: Build) -> None:
+        self._sizes = sizes
+        self.router = ColumnLinear(sizes.hidden, {"gate": (sizes.experts, range(sizes.experts))}, False, build)
+        self.experts = Experts(sizes, build)
+
+    def __call__(self, x: Tensor) -> Tensor:  # [T, hidden] dtype -> [T, hidden] dtype
+        scores = self.router(x).softmax(dim=-1, dtype=torch.float32)  # [T, E]
+        shares, experts = scores.topk(self._sizes.taken, dim=-1)
+        if self._sizes.normalise:
+            shares = shares / shares.sum(dim=-1, keepdim=True)
+        return self.experts(x, experts, shares)

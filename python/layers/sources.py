@@ -1,0 +1,62 @@
+"""Views of tensor sources: some rows of one, or its rows in another order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from octavo.layers.base import WeightPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from octavo.layers.base import TensorSource
+
+__all__ = ["ReorderedSource", "RowsSource", "stacked"]
+
+
+class RowsSource:
+    """The rows from `begin` on of another source, as many as `shape` says."""
+
+    def __init__(self, source: TensorSource, begin: int, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self._source = source
+        self._begin = begin
+
+    def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)], floating
+        start, stop, _ = rows.indices(self.shape[0])
+        return self._source.read(slice(self._begin + start, self._begin + stop), columns)
+
+
+class ReorderedSource:
+    """Another source whose rows, in groups of `len(order)`, come in the order given: row i is its row order[i]."""
+
+    def __init__(self, source: TensorSource, order: Tensor) -> None:  # [group] int64
+        self.shape = source.shape
+        self._source = source
+        self._order = order
+
+    def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)], floating
+        """Return rows; only whole groups can be read."""
+        part = self._source.read(rows, columns)
+        group = len(self._order)
+        return part.reshape(-1, group, *part.shape[1:])[:, self._order].flatten(0, 1)
+
+
+def stacked(parts: list[WeightPart]) -> WeightPart:
+    """Return the one tensor of a checkpoint in which the rows of `parts` follow each other."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = sum(part.shape[0] for part in parts)
+    return WeightPart((rows, *parts[0].shape[1:]), _loader(parts), parts[0].init)
+
+
+def _loader(parts: list[WeightPart]) -> Callable[[TensorSource], None]:
+    def load(source: TensorSource) -> None:
+        begin = 0
+        for part in parts:
+            part.load(RowsSource(source, begin, part.shape))
+            begin += part.shape[0]
+
+    return load

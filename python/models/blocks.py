@@ -1,0 +1,114 @@
+"""The three ways in which decoders wire attention, feed-forward and norms around the residual.
+
+A block takes and returns hidden states as a sum of two tensors, so that the norm that comes next can add them in the
+same pass over memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from octavo.layers.base import Layer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from octavo.layers.attention import SelfAttention
+    from octavo.layers.batch import ForwardBatch
+    from octavo.layers.mlp import GatedMlp, PlainMlp
+    from octavo.layers.moe import SparseMoe
+    from octavo.layers.norm import LayerNorm, RmsNorm
+
+    Norm = RmsNorm | LayerNorm
+    FeedForward = GatedMlp | PlainMlp | SparseMoe
+
+__all__ = ["Block", "PostNormBlock", "PreNormBlock", "SandwichBlock"]
+
+
+class Block(Protocol):
+    """One layer of a decoder; a Layer besides."""
+
+    def __call__(
+        self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
+    ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
+        """Return the layer's output as two tensors to be added. The input is x + residual, or x alone."""
+        ...
+
+
+class PreNormBlock(Layer):
+    """A norm before attention, and one before feed-forward; what either adds may be scaled."""
+
+    def __init__(
+        self,
+        attention_norm: Norm,
+        attention: SelfAttention,
+        mlp_norm: Norm,
+        mlp: FeedForward,
+        residual_scale: float = 1.0,
+    ) -> None:
+        self.attention_norm = attention_norm
+        self.attention = attention
+        self.mlp_norm = mlp_norm
+        self.mlp = mlp
+        self._scale = residual_scale
+
+    def __call__(
+        self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
+    ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
+        x, residual = _enter(self.attention_norm, x, residual)
+        x, residual = self.mlp_norm.add(self._scaled(self.attention(x, cos, sin, batch)), residual)
+        return self._scaled(self.mlp(x)), residual
+
+    def _scaled(self, x: Tensor) -> Tensor:  # [T, hidden] dtype -> the same
+        return x if self._scale == 1.0 else x * self._scale
+
+
+class SandwichBlock(Layer):
+    """A norm before and one behind attention, and the same around feed-forward."""
+
+    def __init__(
+        self,
+        attention_norm: Norm,
+        attention: SelfAttention,
+        attention_out_norm: Norm,
+        mlp_norm: Norm,
+        mlp: FeedForward,
+        mlp_out_norm: Norm,
+    ) -> None:
+        self.attention_norm = attention_norm
+        self.attention = attention
+        self.attention_out_norm = attention_out_norm
+        self.mlp_norm = mlp_norm
+        self.mlp = mlp
+        self.mlp_out_norm = mlp_out_norm
+
+    def __call__(
+        self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
+    ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
+        x, residual = _enter(self.attention_norm, x, residual)
+        x, residual = self.mlp_norm.add(self.attention_out_norm(self.attention(x, cos, sin, batch)), residual)
+        return self.mlp_out_norm(self.mlp(x)), residual
+
+
+class PostNormBlock(Layer):
+    """A norm behind attention, and one behind feed-forward."""
+
+    def __init__(
+        self, attention: SelfAttention, attention_out_norm: Norm, mlp: FeedForward, mlp_out_norm: Norm
+    ) -> None:
+        self.attention = attention
+        self.attention_out_norm = attention_out_norm
+        self.mlp = mlp
+        self.mlp_out_norm = mlp_out_norm
+
+    def __call__(
+        self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
+    ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
+        residual = x if residual is None else x + residual
+        residual = residual + self.attention_out_norm(self.attention(residual, cos, sin, batch))
+        return self.mlp_out_norm(self.mlp(residual)), residual
+
+
+def _enter(norm: Norm, x: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:  # [T, hidden] dtype -> twice
+    """Return the normed input of a layer, and the input itself."""
+    return (norm(x), x) if residual is None else norm.add(x, residual)

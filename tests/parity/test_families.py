@@ -1,0 +1,41 @@
+"""Every family against Transformers, through the real engine core: prefix hits, chunks, preemption, two ranks.
+
+Models are tiny and random, in fp32. Sequences are longer than every window.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.families import FAMILIES, make_model
+from tests.parity.asks import mixed
+from tests.parity.engine import EngineSetup, serve
+from tests.teacher import check_requests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_with_prefix_hits_and_chunks(tmp_path: Path, family: str) -> None:
+    model = make_model(tmp_path, FAMILIES[family])
+    engine, served = serve(model, EngineSetup(num_blocks=200, budget=40), mixed(288, 18, 12, 90))
+    assert sum(seen.cached > 0 for seen in served) >= 2
+    assert engine.chunked > 4
+    check_requests(model, [seen.check() for seen in served])
+
+
+#: Models with nothing but windows: a request there grows only while it is shorter than the window.
+_WINDOWS_ONLY = ("mistral", "phi3", "starcoder2")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_with_preemption(tmp_path: Path, family: str) -> None:
+    model = make_model(tmp_path, FAMILIES[family], seed=1)
+    small = family in _WINDOWS_ONLY
+    setup = EngineSetup(num_blocks=9 if small else 26, block_tokens=8, budget=32)
+    engine, served = serve(model, setup, mixed(288, 12, 36, 8) if small else mixed(288, 12, 24, 90))
+    assert engine.stats().preemptions > 0
+    check_requests(model, [seen.check() for seen in served])
