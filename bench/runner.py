@@ -85,12 +85,14 @@ class Bench:
     """A loaded model and its core."""
 
     def __init__(self, shape: Shape, most: int, sizes: tuple[int, ...] | None) -> None:
-        self.body = ModelBody(sizes)
+        self.body = ModelBody()
         self.vocab = shape.vocab
         self.number = 0
         with tempfile.TemporaryDirectory() as folder:
             write_config(Path(folder), shape)
-            init = Init(0, 1, "", folder, "bfloat16", "cuda:0", "dummy", 0, MAX_LEN, most, BUDGET, threads=1)
+            init = Init(
+                0, 1, "", folder, "bfloat16", "cuda:0", "dummy", 0, MAX_LEN, most, BUDGET, threads=1, graph_sizes=sizes
+            )
             started = time.monotonic()
             ready = self.body.init(init)
         self.load_s = time.monotonic() - started

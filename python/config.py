@@ -32,7 +32,9 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     block_size: int = 16
-    kv_cache_bytes: int = 1 << 30
+    kv_cache_bytes: int | None = 1 << 30  # of each rank; None: what the workers find that a GPU has left
+    gpu_memory_utilization: float = 0.92  # share of a GPU for weights, steps and KV cache
+    graph_sizes: tuple[int, ...] | None = None  # of recorded steps; None: a table; (): none
     enable_prefix_caching: bool = True
     scheduling_policy: str = "fcfs"  # or "priority"
     tensor_parallel_size: int = 1
@@ -69,6 +71,7 @@ class Setting:
     help: str
     metavar: str
     many: bool = False  # the flag takes several words
+    alias: str = ""  # another name of the flag
     positional: bool = False
     switch: bool = False  # no word: --name is true, --no-name is false
 
@@ -147,6 +150,16 @@ def _dtype(text: str) -> str:
     return _choice("auto", "bfloat16", "float32")({"float": "float32"}.get(text, text))
 
 
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a share, such as 0.92") from None
+    if not 0 < value <= 1:
+        raise ValueError("must be more than 0 and at most 1")
+    return value
+
+
 def _power_of_two(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         value = _count(low, high)(text)
@@ -167,9 +180,10 @@ def _setting(
     many: bool = False,
     positional: bool = False,
     switch: bool = False,
+    alias: str = "",
 ) -> Any:
     info = {"parse": parse, "group": group, "help": help, "metavar": metavar}
-    kinds = {"many": many, "positional": positional, "switch": switch}
+    kinds = {"many": many, "positional": positional, "switch": switch, "alias": alias}
     return dataclasses.field(default=default, metadata=info | kinds)
 
 
@@ -197,6 +211,9 @@ class ServeConfig:
     load_format: str = _setting(
         "auto", _choice("auto", "dummy"), "Model", "auto, or dummy: random weights from config.json alone", "FORMAT"
     )
+    device: str = _setting(
+        "auto", _choice("auto", "cpu", "cuda"), "Model", "auto (GPUs where there are any), cpu or cuda", "DEVICE"
+    )
     max_model_len: int | None = _setting(
         None,
         _or_none("auto", _count(1)),
@@ -218,8 +235,13 @@ class ServeConfig:
     )
     max_num_seqs: int = _setting(256, _count(1, 65536), "Engine", "requests that run at once")
     enable_prefix_caching: bool = _switch(True, "Engine", "reuse KV blocks of prompts that begin alike")
-    max_num_batched_tokens: int = _setting(
-        2048, _count(1), "Engine", "tokens computed in one step; longer prompts are prefilled in chunks"
+    max_num_batched_tokens: int | None = _setting(
+        None,
+        _or_none("auto", _count(1)),
+        "Engine",
+        "tokens computed in one step; longer prompts are prefilled in chunks; auto: 2048 on CPUs, 8192 on GPUs, 16384 "
+        "on those with 70 GiB or more",
+        "N|auto",
     )
     scheduling_policy: str = _setting(
         "fcfs",
@@ -233,8 +255,21 @@ class ServeConfig:
         None,
         _or_none("auto", _count(1)),
         "Engine",
-        "memory of the KV cache on each rank, such as 4G; auto: a quarter of the free memory, at most 4G",
+        "memory of the KV cache on each rank, such as 4G; auto: a quarter of the free memory, at most 4G; on GPUs what "
+        "--gpu-memory-utilization leaves",
         "BYTES|auto",
+    )
+    gpu_memory_utilization: float = _setting(
+        0.92, _share, "Engine", "share of a GPU's memory for weights, steps and KV cache together", "SHARE"
+    )
+    enforce_eager: bool = _switch(False, "Engine", "launch each kernel of a step by itself: record no CUDA graphs")
+    cuda_graph_sizes: tuple[int, ...] = _setting(
+        (),
+        _count(1, 8192),
+        "Engine",
+        "rows and tokens of the steps to record as CUDA graphs; default: a table up to 512",
+        many=True,
+        alias="--cudagraph-capture-sizes",
     )
     tensor_parallel_size: int = _setting(1, _count(1, 64), "Engine", "worker processes that share each layer")
     threads: int = _setting(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from octavo.config import EngineConfig
+from octavo.devices import choose_device, default_batched_tokens, torch_has_cuda, visible_gpus
 from octavo.errors import ConfigError
 from octavo.memory import available_bytes
 
@@ -25,8 +26,10 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
     """Return the configuration of an engine core for a model.
 
     `folder` is the run folder, `endpoint` where a frontend listens: empty for one in the same process. Raises
-    ConfigError for a context beyond the model's.
+    ConfigError for a context beyond the model's, and for a device that is not there.
     """
+    gpus = () if config.device == "cpu" else visible_gpus()
+    device = choose_device(config.device, config.tensor_parallel_size, gpus, bool(gpus) and torch_has_cuda())
     if config.max_model_len is not None and config.max_model_len > files.context_len:
         raise ConfigError(
             f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
@@ -44,11 +47,14 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         seed=config.seed,
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_batched_tokens=config.max_num_batched_tokens or default_batched_tokens(device, gpus),
         scheduling_policy=config.scheduling_policy,
         block_size=config.block_size,
-        kv_cache_bytes=_kv_bytes(config),
         enable_prefix_caching=config.enable_prefix_caching,
+        device=device,
+        kv_cache_bytes=_kv_bytes(config, device),
+        gpu_memory_utilization=config.gpu_memory_utilization,
+        graph_sizes=() if config.enforce_eager else tuple(sorted(set(config.cuda_graph_sizes))) or None,
         tensor_parallel_size=config.tensor_parallel_size,
         threads=config.threads,
         worker_timeout_s=config.worker_timeout,
@@ -58,8 +64,9 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
     )
 
 
-def _kv_bytes(config: ServeConfig) -> int:
-    if config.kv_cache_memory_bytes is not None:
+def _kv_bytes(config: ServeConfig, device: str) -> int | None:
+    """Return the size of the KV cache of each rank; None where the workers must find it out."""
+    if config.kv_cache_memory_bytes is not None or device != "cpu":
         return config.kv_cache_memory_bytes
     free = available_bytes()
     if free is None:

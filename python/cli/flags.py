@@ -71,7 +71,7 @@ def _add(target: argparse._ArgumentGroup, setting: Setting, model_required: bool
             )
         return
     target.add_argument(
-        setting.flag,
+        *([setting.flag, setting.alias] if setting.alias else [setting.flag]),
         dest=setting.name,
         metavar=setting.metavar,
         help=text,

@@ -220,6 +220,8 @@ class WorkerGroup:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             threads=config.threads,
+            graph_sizes=config.graph_sizes,
+            memory_utilization=config.gpu_memory_utilization if config.kv_cache_bytes is None else 0.0,
         )
 
     def _received(self, life: int, rank: int, message: WorkerToCore) -> None:
@@ -276,7 +278,7 @@ def _agreed(ready: dict[int, Ready]) -> Ready:
     for rank, other in ready.items():
         if (other.kv_specs, other.vocab_size) != (first.kv_specs, first.vocab_size):
             raise ProtocolError(f"worker-{rank} has other layers than worker-0: {other.kv_specs}, {first.kv_specs}")
-    return min(ready.values(), key=lambda message: message.free_bytes)
+    return min(ready.values(), key=lambda message: (message.kv_bytes, message.free_bytes))
 
 
 def _fault_error(fault: Fault) -> Exception:

@@ -8,11 +8,12 @@ head dimension.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from torch import Tensor
 
 __all__ = [
@@ -241,7 +242,7 @@ class DeviceStep:
 
     num_decodes: int
     queries: int
-    lengths: Tensor  # [num_decodes] int32, device: tokens of the row with those of this step; 0: padding
+    lengths: Tensor  # [num_decodes] int32, device: tokens of the row with those of this step; 0: padding, -1: no row
     tables: Tensor  # [R, blocks] int32, device: block ids, valid as far as the row's tokens go
     rows: Tensor  # [T] int64, device: the row of each token
     positions: Tensor  # [T] int64, device: negative for the tokens of padding
@@ -249,6 +250,7 @@ class DeviceStep:
     longest: int = 0  # no decode row has more tokens; 0: unknown
     starts: tuple[int, ...] = ()  # of the rows behind the decode rows
     counts: tuple[int, ...] = ()
+    work: Tensor | None = None  # [ReplayOps.work_size] int32, device: rows behind the decode rows, known there alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,24 @@ class ReplayOps(Protocol):
 
     def prepare(self, step: DeviceStep, heads: int) -> PreparedAttention:
         """Return the attention of a step without rows behind the decode rows. It neither reads nor writes padding."""
+        ...
+
+    def work_size(self, tokens: int) -> int:
+        """Return the length of `DeviceStep.work` for at most `tokens` tokens."""
+        ...
+
+    def cut(
+        self,
+        starts: np.ndarray[Any, Any],
+        counts: np.ndarray[Any, Any],
+        first: int,
+        heads: int,
+        work: np.ndarray[Any, np.dtype[np.int32]],
+    ) -> bool:  # [R] int64, [R] int64, [work_size] int32, written
+        """Describe rows behind `first` decode rows of one token each in `work`; return whether they fit.
+
+        Row r computes `counts[r]` tokens from `starts[r]` on. `heads`: key-value heads of a layer, at most.
+        """
         ...
 
     def record(self, body: Callable[[], object]) -> Callable[[], None]:

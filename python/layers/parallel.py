@@ -53,9 +53,13 @@ class RankGroup:
         return x
 
     def all_gather(self, x: Tensor) -> Tensor:  # [R, n] -> [R, n * size]
-        parts = [torch.empty_like(x) for _ in range(self.size)]
-        distributed.all_gather(parts, x.contiguous())
-        return torch.cat(parts, dim=-1)
+        if not x.is_cuda:
+            parts = [torch.empty_like(x) for _ in range(self.size)]
+            distributed.all_gather(parts, x.contiguous())
+            return torch.cat(parts, dim=-1)
+        whole = x.new_empty(self.size, *x.shape)
+        distributed.all_gather_into_tensor(whole.view(-1, x.shape[1]), x.contiguous())
+        return whole.transpose(0, 1).reshape(x.shape[0], -1)
 
 
 def share(total: int, rank: int, size: int) -> range:

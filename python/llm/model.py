@@ -51,8 +51,12 @@ def library_config(model: str, given: Mapping[str, Any]) -> ServeConfig:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise ConfigError(f"LLM has no setting {name!r}; {hint}", name)
-    words = {name: str(value) for name, value in given.items() if value is not None}
+    words = {name: _words(value) for name, value in given.items() if value is not None}
     return build({"log_level": "warning", "model": str(model), **words})
+
+
+def _words(value: Any) -> str | list[str]:
+    return [str(one) for one in value] if isinstance(value, list | tuple) else str(value)
 
 
 class LoadedModel:

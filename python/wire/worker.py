@@ -60,6 +60,8 @@ class Init(Message, frozen=True):
     max_num_batched_tokens: int
     threads: int
     logprobs_mode: str = "raw_logprobs"  # or "raw_logits", "processed_logprobs", "processed_logits"
+    graph_sizes: tuple[int, ...] | None = None  # of recorded steps; None: a table that fits; (): none
+    memory_utilization: float = 0.0  # share of a GPU that may be used; 0: it is not to be found out what is left
 
 
 class KvTensor(Record, frozen=True):
@@ -90,6 +92,9 @@ class Ready(Message, frozen=True):
     free_bytes: int  # of the device, after loading
     weight_bytes: int
     load_ms: int
+    total_bytes: int = 0  # of a GPU whose memory was profiled, as the next two
+    step_bytes: int = 0  # most that a step takes
+    kv_bytes: int = 0  # what is left for the KV cache; negative: so much is missing
 
 
 class KvGroupAlloc(Record, frozen=True):

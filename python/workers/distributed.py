@@ -7,6 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+import torch
 from torch import distributed
 
 from octavo.layers.parallel import RankGroup, SingleGroup
@@ -27,13 +28,20 @@ def join(init: Init) -> Group:
     if init.world_size == 1:
         return SingleGroup()
     if init.rendezvous.startswith("file://"):
-        # Ranks that share a file share a host: gloo must not listen on, or look up, any other address.
+        # Ranks that share a file share a host: neither library may listen on, or look up, any other address.
         known = [name for _, name in socket.if_nameindex()]
         loopback = next((name for name in _LOOPBACK if name in known), None)
         if loopback is not None:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", loopback)
+    gpu = init.device.startswith("cuda")
     distributed.init_process_group(
-        "gloo", init_method=init.rendezvous, rank=init.rank, world_size=init.world_size, timeout=_TIMEOUT
+        "nccl" if gpu else "gloo",
+        init_method=init.rendezvous,
+        rank=init.rank,
+        world_size=init.world_size,
+        timeout=_TIMEOUT,
+        device_id=torch.device(init.device) if gpu else None,
     )
     return RankGroup()
 

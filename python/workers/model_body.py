@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from octavo.errors import ProtocolError
+from octavo.errors import ConfigError, ProtocolError
 from octavo.kernels.select import select
 from octavo.layers.base import Build
 from octavo.layers.batch import Progress
@@ -18,6 +18,7 @@ from octavo.wire.worker import KvReady, Ready, StepResult
 from octavo.workers.distributed import join
 from octavo.workers.loading.load import load_weights
 from octavo.workers.memory import device_free_bytes
+from octavo.workers.profiling import profile
 from octavo.workers.runner import Limits, Runner
 from octavo.workers.threads import choose_threads
 from octavo.workers.transfer import Download
@@ -71,9 +72,7 @@ class LaunchedStep:
 class ModelBody:
     """Loads a model and steps it. See WorkerBody."""
 
-    def __init__(self, graph_sizes: tuple[int, ...] | None = None) -> None:
-        """`graph_sizes`: as in Runner."""
-        self._graph_sizes = graph_sizes
+    def __init__(self) -> None:
         self._progress = Progress()
         self._ended = 0  # the last step whose end was seen
         self._init: Init | None = None
@@ -82,6 +81,16 @@ class ModelBody:
         self._runner: Runner | None = None
 
     def init(self, message: Init) -> Ready:
+        try:
+            return self._load(message)
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"the weights do not fit into the memory of {message.device}: {_first_line(error)}; free it of other "
+                "programs, or share the model among more GPUs with --tensor-parallel-size",
+                "tensor_parallel_size",
+            ) from None
+
+    def _load(self, message: Init) -> Ready:
         started = time.monotonic()
         torch.set_grad_enabled(False)
         torch.set_num_threads(choose_threads(message.threads, message.world_size))
@@ -94,6 +103,10 @@ class ModelBody:
         model = build_model(files.architecture, files.config, build)
         load_weights(model, files, message.seed, self._progress, message.device)
         self._init, self._model, self._kernels = message, model, kernels
+        loaded_ms = round((time.monotonic() - started) * 1000)
+        memory = None
+        if message.device.startswith("cuda") and message.memory_utilization:
+            memory = profile(model, kernels, message)
         self._progress.phase = "idle"
         ready = Ready(
             rank=message.rank,
@@ -101,7 +114,10 @@ class ModelBody:
             kv_specs=model.kv_specs(),
             free_bytes=device_free_bytes(message.device),
             weight_bytes=model.weight_bytes(),
-            load_ms=round((time.monotonic() - started) * 1000),
+            load_ms=loaded_ms,
+            total_bytes=memory.total if memory else 0,
+            step_bytes=memory.step if memory else 0,
+            kv_bytes=memory.for_kv if memory else 0,
         )
         _log.info(
             "%s: %.0f MB of weights in %s loaded in %.1f s; %d threads",
@@ -116,11 +132,23 @@ class ModelBody:
     def allocate(self, message: AllocateKv) -> KvReady:
         if self._init is None or self._model is None or self._kernels is None:
             raise ProtocolError("AllocateKv came before Init")
-        limits = Limits(self._init.max_num_seqs, self._init.max_model_len)
-        self._runner = Runner(self._model, self._kernels, limits, message.groups, self._init.device, self._graph_sizes)
+        init = self._init
+        limits = Limits(init.max_num_seqs, init.max_model_len, init.max_num_batched_tokens)
+        started = time.monotonic()
+        self._progress.phase = "loading"
+        try:
+            self._runner = Runner(self._model, self._kernels, limits, message.groups, init.device, init.graph_sizes)
+        except torch.OutOfMemoryError as error:
+            raise ConfigError(
+                f"the KV cache or the recorded steps do not fit into the memory of {init.device}: "
+                f"{_first_line(error)}; lower --kv-cache-memory-bytes or --gpu-memory-utilization",
+                "gpu_memory_utilization",
+            ) from None
+        seconds = time.monotonic() - started
+        _log.info("KV cache of %.1f GiB made, steps recorded in %.1f s", self._runner.cache_bytes / 2**30, seconds)
         self._progress = self._runner.progress
         self._progress.phase = "idle"
-        return KvReady(self._init.rank, self._runner.cache_bytes)
+        return KvReady(init.rank, self._runner.cache_bytes)
 
     def step(self, plan: StepPlan) -> StepResult | LaunchedStep | None:
         if self._init is None or self._runner is None:
@@ -141,6 +169,10 @@ class ModelBody:
 
     def _end(self, step: int) -> None:
         self._ended = step
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].partition(". GPU")[0]
 
 
 def _conforms(body: ModelBody) -> WorkerBody:

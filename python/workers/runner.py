@@ -6,7 +6,8 @@ Charter. One step is apply, prepare, forward, sample, in this order and nothing 
   slots' history on the device, so that tokens drawn by the step before need not pass through the host;
 - forward: the model, over all tokens of the step;
 - sample: logits of the rows that reach the end of their tokens, one token each, appended to the history.
-Where the kernels can record launches, prepare, forward and sample of a decode step are one replay (see graphs.py).
+Where the kernels can record launches, prepare, forward and sample of a decode step are one replay (see graphs.py), and
+prepare and forward of other small steps (see forward_graphs.py).
 Nothing here waits for the device: a step may be launched before the one before it has ended.
 The runner knows no model, no attention kind and no device. It checks what the plan says about slots against what it
 has; a plan that does not fit is a ProtocolError, never silent garbage.
@@ -23,6 +24,7 @@ import torch
 from octavo.errors import ProtocolError
 from octavo.kernels.api import PagedStep
 from octavo.layers.batch import ForwardBatch, Progress
+from octavo.workers.forward_graphs import ForwardGraphs, forward_sizes
 from octavo.workers.graphs import DecodeGraphs, StepParts, decode_sizes
 from octavo.workers.memory import allocate_caches, cache_bytes
 from octavo.workers.sampling.sampler import Sampler
@@ -48,6 +50,7 @@ class Limits:
 
     max_num_seqs: int
     max_model_len: int
+    max_num_batched_tokens: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,12 @@ class _Rows:
     samples: Ints  # [R] bool
     starts: Ints  # [R] int64: tokens computed before
 
+    @property
+    def decodes(self) -> int:
+        """The leading rows of one token."""
+        several = self.counts != 1
+        return int(np.argmax(several)) if several.any() else len(several)
+
 
 class Runner:
     """Owns a model, its KV cache and the slots of one rank."""
@@ -81,9 +90,9 @@ class Runner:
         device: str,
         graph_sizes: tuple[int, ...] | None = None,
     ) -> None:
-        """Allocate everything that lasts and record decode steps.
+        """Allocate everything that lasts and record steps.
 
-        `graph_sizes`: rows of the steps to record, ascending; None: a table that fits the limits; (): none at all.
+        `graph_sizes`: rows and tokens of the steps to record, ascending; None: tables that fit the limits; (): none.
         Raises ProtocolError if `groups` does not fit the model.
         """
         self.progress = Progress()
@@ -96,7 +105,10 @@ class Runner:
         self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._sampler = Sampler(limits.max_num_seqs, kernels.sample, device)
-        self._graphs = self._record(limits, graph_sizes)
+        self._graphs: DecodeGraphs | None = None
+        self._forwards: ForwardGraphs | None = None
+        if kernels.replay is not None and graph_sizes != ():
+            self._record(limits, kernels.replay.most_rows, graph_sizes)
 
     @property
     def cache_bytes(self) -> int:
@@ -108,10 +120,7 @@ class Runner:
         self._slots.check()
 
     @torch.inference_mode()
-    def _record(self, limits: Limits, sizes: tuple[int, ...] | None) -> DecodeGraphs | None:
-        replay = self._kernels.replay
-        if replay is None or sizes == ():
-            return None
+    def _record(self, limits: Limits, most_rows: int, sizes: tuple[int, ...] | None) -> None:
         parts = StepParts(
             self._model,
             self._kernels,
@@ -123,8 +132,10 @@ class Runner:
             self.progress,
             self._device,
         )
-        sizes = sizes or decode_sizes(min(limits.max_num_seqs, replay.most_rows))
-        return DecodeGraphs(parts, sizes, limits.max_model_len)
+        rows = sizes or decode_sizes(min(limits.max_num_seqs, most_rows))
+        self._graphs = DecodeGraphs(parts, rows, limits.max_model_len)
+        tokens = sizes or forward_sizes(limits.max_num_batched_tokens)
+        self._forwards = ForwardGraphs(parts, tokens, limits.max_num_seqs)
 
     @torch.inference_mode()
     def step(self, plan: StepPlan) -> Drawn:
@@ -136,8 +147,12 @@ class Runner:
         drawn = self._replay(rows)
         if drawn is not None:
             return drawn
-        ids, batch = self._prepare(rows)
-        hidden = self._model.forward(ids, batch)
+        hidden = None
+        if self._forwards is not None:
+            hidden = self._forwards.replay(rows.slots, rows.starts, rows.counts, rows.decodes)
+        if hidden is None:
+            ids, batch = self._prepare(rows)
+            hidden = self._model.forward(ids, batch)
         self._slots.advance(rows.slots, rows.counts)
         return self._sample(hidden, rows)
 
@@ -193,15 +208,13 @@ class Runner:
         positions = np.arange(len(row_of)) + (rows.starts - begins)[row_of]  # [T]
         slots, row_of_dev, positions_dev = self._move(rows.slots), self._move(row_of), self._move(positions)
         ids = self._kernels.state.gather_ids(self._slots.tokens, slots[row_of_dev], positions_dev)
-        several = rows.counts != 1
-        decodes = int(np.argmax(several)) if several.any() else len(several)
         longest = int((rows.starts + rows.counts).max())
         attention: dict[int, PreparedAttention] = {}
         for group in self._groups:
             step = PagedStep(
                 starts=rows.starts.tolist(),
                 counts=rows.counts.tolist(),
-                num_decodes=decodes,
+                num_decodes=rows.decodes,
                 block_tokens=group.block_tokens,
                 tables=self._tables.rows(group.group, slots, longest),
                 rows=row_of_dev,

@@ -87,10 +87,22 @@ class Engine:
 
     def __init__(self, model: Path, setup: EngineSetup, workers: Workers | None = None) -> None:
         s = setup
-        self._workers = workers or ModelBody(s.graph_sizes)
+        self._workers = workers or ModelBody()
         self._window = s.window
         init = Init(
-            0, 1, "", str(model), s.dtype, s.device, "auto", 0, s.max_model_len, s.max_num_seqs, s.budget, threads=1
+            0,
+            1,
+            "",
+            str(model),
+            s.dtype,
+            s.device,
+            "auto",
+            0,
+            s.max_model_len,
+            s.max_num_seqs,
+            s.budget,
+            threads=1,
+            graph_sizes=s.graph_sizes,
         )
         ready = self._workers.init(init)
         groups = group_layers(ready.kv_specs, block_tokens_by_kind(s.block_tokens))

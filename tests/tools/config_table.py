@@ -20,8 +20,12 @@ All flags of `octavo serve MODEL`, made from their one definition in `python/con
 
 def table() -> str:
     """Return the flags as a Markdown table."""
-    rows = [f"| `{setting.flag}` | {_default(setting)} | {setting.group} | {setting.help} |" for setting in settings()]
+    rows = [f"| {_flags(setting)} | {_default(setting)} | {setting.group} | {setting.help} |" for setting in settings()]
     return "\n".join(["| flag | default | group | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _flags(setting: Setting) -> str:
+    return f"`{setting.flag}`" + (f", `{setting.alias}`" if setting.alias else "")
 
 
 def _default(setting: Setting) -> str:

@@ -10,10 +10,10 @@ from octavo.kernels.api import KvCache
 from octavo.kernels.triton.common import num_processors
 from octavo.kernels.triton.decode import Workspace, attend_decodes, decode_shape
 from octavo.kernels.triton.fresh import attend_fresh, fresh_runs, has_fresh
-from octavo.kernels.triton.prefill import PrefillWork, attend_prefills, prefill_shape
+from octavo.kernels.triton.prefill import WORK_TOKENS, PrefillWork, attend_prefills, prefill_shape, work_shape
 from octavo.kernels.triton.rotary import rotate_and_write
 from octavo.kernels.triton.step import device_step, upload
-from octavo.kernels.triton.tiles import cut_tiles
+from octavo.kernels.triton.tiles import MERGE_FIELDS, TILE_FIELDS, cut_tiles, work_room
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,6 +97,11 @@ class TritonPrepared:
             for run in self._runs:
                 mine = out[run.first_token : run.first_token + run.rows * run.tokens]
                 mine.view(run.rows, run.tokens, *out.shape[1:])[:, : run.dense] = attend_fresh(q, *fresh, run, scale)
+        if step.work is not None:
+            shape = work_shape(q.shape[2], group, wide)
+            attend_prefills(
+                q, cache, out, step, _recorded_work(step.work, q.shape[0]), shape, scale, window, softcap, sinks
+            )
         if step.counts:
             shape = prefill_shape(q.shape[2], group, wide, max(step.counts))
             work = self.work(shape.block_m // group, shape.block_n, window, not fresh)
@@ -120,3 +125,10 @@ class TritonPrepared:
                 both[:cells].view(tiles.tiles.shape), both[cells:].view(tiles.merges.shape), tiles.parts
             )
         return self._work[key]
+
+
+def _recorded_work(work: Tensor, tokens: int) -> PrefillWork:  # [n] int32
+    """Return the tiles of a recorded step of `tokens` tokens; each may be a part."""
+    tiles, merges = work_room(tokens, WORK_TOKENS)
+    cells = tiles * TILE_FIELDS
+    return PrefillWork(work[:cells].view(tiles, TILE_FIELDS), work[cells:].view(merges, MERGE_FIELDS), tiles)

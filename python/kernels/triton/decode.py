@@ -104,7 +104,7 @@ def _decode_kernel(
     k_pages: tl.tensor,  # [blocks, K, BLOCK_TOKENS, D]
     v_pages: tl.tensor,  # likewise
     tables: tl.tensor,  # [R, blocks] int32
-    lengths: tl.tensor,  # [R] int32; 0: padding
+    lengths: tl.tensor,  # [R] int32; 0: padding; -1: no row, whose token is another's
     out: tl.tensor,  # [R * QUERIES, N, D], contiguous
     partial: tl.tensor,  # [R, K, SPLITS, MERGE_M, BLOCK_D] float32
     stats: tl.tensor,  # [R, K, SPLITS, 2, MERGE_M] float32: peak and total
@@ -146,7 +146,7 @@ def _decode_kernel(
     begin(DEPENDENT)
     length = tl.load(lengths + row)
     if length <= 0:
-        width = tl.where(split == 0, SIZE, 0)
+        width = tl.where((split == 0) & (length == 0), SIZE, 0)
         zeros = rounded(tl.zeros((BLOCK_M, BLOCK_D), tl.float32), dtype)
         tl.store(target, zeros, mask=used[:, None] & (d < width)[None, :])
         return

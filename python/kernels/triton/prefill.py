@@ -15,7 +15,7 @@ import triton.language as tl
 
 from octavo.kernels.triton.common import begin, launch_options, power_of_two, rounded
 from octavo.kernels.triton.softmax import softmax_factor, start_softmax, visit_tile
-from octavo.kernels.triton.tiles import TILE_FIELDS
+from octavo.kernels.triton.tiles import MERGE_FIELDS, TILE_FIELDS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from octavo.kernels.api import KvCache
     from octavo.kernels.triton.step import DeviceStep
 
-__all__ = ["PrefillShape", "PrefillWork", "attend_prefills", "prefill_shape"]
+__all__ = ["WORK_TOKENS", "PrefillShape", "PrefillWork", "attend_prefills", "prefill_shape", "work_shape"]
+
+#: Tokens of a tile of a recorded step: rows are short there.
+WORK_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,8 @@ class PrefillShape:
 class PrefillWork:
     """Tiles on the device (see tiles.Tiles)."""
 
-    tiles: Tensor  # [n, TILE_FIELDS] int32
-    merges: Tensor  # [m, 4] int32
+    tiles: Tensor  # [n, TILE_FIELDS] int32; no tokens: no tile
+    merges: Tensor  # [m, MERGE_FIELDS] int32; likewise
     parts: int
 
 
@@ -58,6 +61,15 @@ def prefill_shape(dim: int, group: int, wide: bool, longest: int) -> PrefillShap
     if dim <= 128 and group <= 256:
         return PrefillShape(block_m=256, block_n=64, num_warps=8, num_stages=5)
     return PrefillShape(block_m, block_n=32, num_warps=8, num_stages=2)
+
+
+def work_shape(dim: int, group: int, wide: bool) -> PrefillShape:
+    """Return the cut of recorded steps: tiles of WORK_TOKENS tokens, whatever the rows are."""
+    block_m = max(16, power_of_two(WORK_TOKENS * group))
+    if wide:
+        return PrefillShape(block_m, 32 if dim <= 128 else 16, num_warps=8, num_stages=1)
+    small = block_m <= 64
+    return PrefillShape(block_m, 64 if dim <= 128 else 32, num_warps=4 if small else 8, num_stages=3 if small else 2)
 
 
 @triton.jit
@@ -93,9 +105,13 @@ def _prefill_kernel(
     begin(DEPENDENT)
     first_token = tl.load(tile).to(tl.int64)
     tokens = tl.load(tile + 1)
+    if tokens <= 0:  # a recorded step has room for more tiles than there are
+        return
     first_position = tl.load(tile + 2)
     row = tl.load(tile + 3).to(tl.int64)
     low = tl.load(tile + 4)
+    if WINDOW:  # tiles of a recorded step know no window; a part that lies before it has no keys
+        low = tl.maximum(low, tl.maximum(first_position - WINDOW + 1, 0) // BLOCK_N * BLOCK_N)
     high = tl.load(tile + 5)
     part = tl.load(tile + 6).to(tl.int64)
     length = first_position + tokens
@@ -149,13 +165,16 @@ def _merge_kernel(
     BLOCK_M: tl.constexpr,
     ROWS: tl.constexpr,
     PARTS: tl.constexpr,
+    FIELDS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ) -> None:
     begin(DEPENDENT)
-    merge = merges + tl.program_id(0) * 4
+    merge = merges + tl.program_id(0) * FIELDS
     head = tl.program_id(1)
     first_token = tl.load(merge).to(tl.int64)
     tokens = tl.load(merge + 1)
+    if tokens <= 0:
+        return
     first = tl.load(merge + 2).to(tl.int64)
     end = first + tl.load(merge + 3)
     m = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
@@ -232,4 +251,15 @@ def attend_prefills(
         rows = min(8, shape.block_m)
         grid = (len(work.merges), heads, shape.block_m // rows)
         parts = max(1, 8192 // (rows * block_d))
-        _merge_kernel[grid](work.merges, partial, stats, out, **common, ROWS=rows, PARTS=parts, num_warps=4, **options)
+        _merge_kernel[grid](
+            work.merges,
+            partial,
+            stats,
+            out,
+            **common,
+            ROWS=rows,
+            PARTS=parts,
+            FIELDS=MERGE_FIELDS,
+            num_warps=4,
+            **options,
+        )

@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from octavo.kernels.triton.common import num_processors
+from octavo.kernels.triton.prefill import WORK_TOKENS
+from octavo.kernels.triton.tiles import MERGE_FIELDS, TILE_FIELDS, cut_work, work_room
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from torch import Tensor
 
     from octavo.kernels.api import DecodeInputs, DeviceStep, PreparedAttention
@@ -45,6 +50,24 @@ class TritonReplay:
 
     def prepare(self, step: DeviceStep, heads: int) -> PreparedAttention:
         return self._attention.prepare_device(step, heads)
+
+    def work_size(self, tokens: int) -> int:
+        tiles, merges = work_room(tokens, WORK_TOKENS)
+        return tiles * TILE_FIELDS + merges * MERGE_FIELDS
+
+    def cut(
+        self,
+        starts: np.ndarray[Any, Any],
+        counts: np.ndarray[Any, Any],
+        first: int,
+        heads: int,
+        work: np.ndarray[Any, np.dtype[np.int32]],
+    ) -> bool:
+        programs = max(1, num_processors(self._device()) // heads)
+        return cut_work((starts, counts), first, WORK_TOKENS, programs, work)
+
+    def _device(self) -> torch.device:
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
     def record(self, body: Callable[[], object]) -> Callable[[], None]:
         if self._stream is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -11,15 +11,40 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from octavo.kernels.triton.step import DeviceStep
-
-__all__ = ["TILE_FIELDS", "Tiles", "cut_tiles"]
+__all__ = ["MERGE_FIELDS", "TILE_FIELDS", "TileRows", "Tiles", "cut_tiles", "cut_work", "work_room"]
 
 #: Columns of a tile: first token, tokens, position of the first, row, first key, end of keys, part or -1, and 1 where
 #: the tile holds the first of the keys (and with them the sink).
 TILE_FIELDS = 8
+#: Columns of a merge: first token, tokens, first part, parts.
+MERGE_FIELDS = 4
 #: Keys that a part has at least: below that, merging costs more than it gains.
 _MIN_PART = 512
+
+
+#: Merges that a recorded step has room for: tiles are split only where they are few.
+_WORK_MERGES = 16
+
+
+class TileRows(Protocol):
+    """The rows to cut, as in DeviceStep."""
+
+    @property
+    def num_decodes(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def starts(self) -> tuple[int, ...]: ...
+    @property
+    def counts(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _HostRows:
+    num_decodes: int
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    queries: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +57,7 @@ class Tiles:
 
 
 def cut_tiles(
-    step: DeviceStep,
+    step: TileRows,
     dense: Sequence[int],  # tokens of each row behind the decode rows that need no tile
     tile_tokens: int,
     block_n: int,
@@ -85,3 +110,31 @@ def _split(columns: list[np.ndarray], each: np.ndarray, parts: np.ndarray) -> Ti
     tiles = np.stack([*split, begin, stop, number, within == 0], axis=1)
     merges = np.stack([token, tokens, first, parts], axis=1)
     return Tiles(torch.from_numpy(tiles.astype(np.int32)), torch.from_numpy(merges.astype(np.int32)), len(tile))
+
+
+def work_room(tokens: int, tile_tokens: int) -> tuple[int, int]:
+    """Return how many tiles and merges a recorded step of `tokens` tokens has room for."""
+    return 2 * -(-tokens // tile_tokens) + 32, _WORK_MERGES
+
+
+def cut_work(
+    rows: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],  # [R] int64 each: starts, counts
+    num_decodes: int,  # rows, of one token each, before them
+    tile_tokens: int,
+    programs: int,  # that fill the device, for one head
+    work: np.ndarray[Any, np.dtype[np.int32]],  # [tiles * TILE_FIELDS + merges * MERGE_FIELDS], written
+) -> bool:
+    """Write tiles and merges of a recorded step; those that are not there have no tokens. Return whether all fit."""
+    room = (len(work) - _WORK_MERGES * MERGE_FIELDS) // TILE_FIELDS
+    work[:] = 0
+    if not len(rows[0]):
+        return True
+    step = _HostRows(num_decodes, tuple(rows[0].tolist()), tuple(rows[1].tolist()))
+    for fill in (min(programs, room // 2), 1):  # 1: tiles are not split
+        tiles = cut_tiles(step, [0] * len(step.counts), tile_tokens, _MIN_PART, 0, fill)
+        if len(tiles.tiles) <= room and len(tiles.merges) <= _WORK_MERGES:
+            work[: tiles.tiles.numel()] = tiles.tiles.numpy().reshape(-1)
+            merges = work[room * TILE_FIELDS :]
+            merges[: tiles.merges.numel()] = tiles.merges.numpy().reshape(-1)
+            return True
+    return False

@@ -15,7 +15,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         # The interpreter computes with numpy, which warns of what is not finite; here that is ordinary.
         item.add_marker(pytest.mark.filterwarnings("ignore::RuntimeWarning"))
-        if missing and "gpu" in item.keywords:
+        if missing and item.get_closest_marker("gpu") is not None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
 from octavo.kernels.ref.attention import RefAttention
 from octavo.kernels.triton import attention, decode, fresh, tiles
 from octavo.kernels.triton.attention import TritonAttention
+from octavo.kernels.triton.replay import TritonReplay
+from octavo.kernels.triton.state import TritonState
 from octavo.kernels.triton.step import DeviceStep
 from tests.kernels.triton.paged import NAN, NOWHERE, close, expected, fill, make_case
 
@@ -27,10 +30,32 @@ def check(rows, shape, dtype, device, **options) -> None:
     ops = TritonAttention()
     got = ops.prepare(case.step, heads).attend(case.q, case.cache, dim**-0.5, **options)
     close(got, expected(case, dim**-0.5, **options), dtype)
+    recorded = ops.prepare_device(known_to_the_device(case, heads, ops), heads)
+    close(recorded.attend(case.q, case.cache, dim**-0.5, **options), expected(case, dim**-0.5, **options), dtype)
     if not options:
         close(got, RefAttention().prepare(case.step, heads).attend(case.q, case.cache, dim**-0.5), dtype)
     for workspace in ops._workspaces.values():
         assert not workspace.counters.any()
+
+
+def known_to_the_device(case, heads, ops) -> DeviceStep:
+    """Return the step of `case` as a recording has it, with room for more decode rows than there are."""
+    step, replay = case.step, TritonReplay(ops, TritonState())
+    work = np.full(replay.work_size(case.tokens), 99, dtype=np.int32)
+    behind = (np.asarray(numbers[step.num_decodes :], dtype=np.int64) for numbers in (step.starts, step.counts))
+    assert replay.cut(*behind, step.num_decodes, heads, work)
+    lengths = [start + 1 for start in step.starts[: step.num_decodes]] + [-1] * 3
+    device = case.q.device
+    return DeviceStep(
+        num_decodes=len(lengths),
+        queries=1,
+        lengths=torch.tensor(lengths, dtype=torch.int32, device=device),
+        tables=torch.cat((step.tables, torch.full_like(step.tables[:1], NOWHERE).repeat(3, 1))),
+        rows=step.rows,
+        positions=step.positions,
+        block_tokens=step.block_tokens,
+        work=torch.from_numpy(work).to(device),
+    )
 
 
 def host_step(starts, counts, num_decodes) -> DeviceStep:
@@ -125,6 +150,17 @@ def test_splits_depend_on_sizes_alone() -> None:
     assert shape.splits(32, 8, 132, 0) == 3  # 768 programs on 396 places: two waves, nearly full
     assert shape.splits(32, 8, 132, 1024) == 1
     assert shape.splits(1, 8, 132, 300) == 2
+
+
+def test_recorded_work_has_room_or_says_so(device) -> None:
+    replay = TritonReplay(TritonAttention(), TritonState())
+    work = np.zeros(replay.work_size(64), dtype=np.int32)
+    room = (len(work) - 16 * tiles.MERGE_FIELDS) // tiles.TILE_FIELDS
+    ones = np.ones(room + 1, dtype=np.int64)
+    assert replay.cut(5 * ones[:room], ones[:room], 0, 8, work)
+    assert not replay.cut(5 * ones, ones, 0, 8, work)
+    assert replay.cut(ones[:0], ones[:0], 0, 8, work)
+    assert not work.any()
 
 
 @pytest.mark.parametrize("programs", [1, 4, 1000])

@@ -65,7 +65,7 @@ def asks() -> list[Ask]:
 def test_recorded_steps_give_the_same_tokens(tmp_path, monkeypatch, device, window) -> None:
     model = make_llama(tmp_path, num_hidden_layers=1)
     outputs, replays = [], []
-    for sizes in ((2, 4), ()):
+    for sizes in ((2, 4, 16), ()):
         mine = kernels()
         monkeypatch.setattr(model_body, "select", lambda *_, mine=mine: mine)
         name = "cuda:0" if device.type == "cuda" else "cpu"

@@ -1,0 +1,115 @@
+"""What a step takes of a GPU's memory, by running the largest one, and what that leaves for the KV cache."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from octavo.errors import ConfigError
+from octavo.wire.frontend import SamplingParams
+from octavo.wire.worker import BlockDiff, KvGroupAlloc, NewRow, StepPlan
+from octavo.workers.runner import Limits, Runner
+
+if TYPE_CHECKING:
+    from octavo.kernels.api import Kernels
+    from octavo.models.base import Model
+    from octavo.wire.worker import Init
+
+__all__ = ["Profile", "largest_step", "profile"]
+
+_log = logging.getLogger(__name__)
+
+#: Bytes of each logit of a full batch: as the model gives them, widened, and for what a sampler makes of them.
+_LOGIT_BYTES = 10
+#: Recordings hold launches and a pool of activations of their own.
+_GRAPH_BYTES = 1 << 30
+_BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The memory of one GPU, in bytes."""
+
+    total: int
+    used: int  # before a step: weights, the CUDA context, other processes
+    step: int  # most that a step takes besides, recordings included
+    for_kv: int  # what `memory_utilization` of the total leaves; negative: so much is missing
+
+
+def profile(model: Model, kernels: Kernels, init: Init) -> Profile:
+    """Run the largest step that the limits allow and return what there is.
+
+    Raises ConfigError if it does not fit.
+    """
+    device = init.device
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    try:
+        caches = _run(model, kernels, init)
+    except torch.OutOfMemoryError:
+        total = torch.cuda.get_device_properties(device).total_memory
+        raise ConfigError(
+            f"a step of {init.max_num_batched_tokens} tokens does not fit into what the weights leave of the GPU's "
+            f"{total / 2**30:.1f} GiB; lower --max-num-batched-tokens, or share the model with --tensor-parallel-size",
+            "max_num_batched_tokens",
+        ) from None
+    peak = torch.cuda.max_memory_allocated(device) - before - caches
+    gc.collect()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    step = peak + init.max_num_seqs * model.vocab_size * _LOGIT_BYTES
+    step += 0 if init.graph_sizes == () or kernels.replay is None else _GRAPH_BYTES
+    used = total - free
+    found = Profile(total, used, step, int(init.memory_utilization * total) - used - step)
+    _log.info(
+        "GPU memory: %.1f GiB, in use %.1f, a step %.1f; KV cache %.1f",
+        *(value / 2**30 for value in (found.total, found.used, found.step, found.for_kv)),
+    )
+    return found
+
+
+def _run(model: Model, kernels: Kernels, init: Init) -> int:
+    """Run the largest step; return the bytes of its KV cache, which is gone then."""
+    plan, blocks = largest_step(init.max_num_batched_tokens, init.max_num_seqs, init.max_model_len)
+    layers = tuple(spec.layer for spec in model.kv_specs())
+    group = KvGroupAlloc(0, _BLOCK_TOKENS, blocks, layers)
+    limits = Limits(init.max_num_seqs, init.max_model_len)
+    runner = Runner(model, kernels, limits, (group,), init.device, graph_sizes=())
+    runner.step(plan)
+    torch.cuda.synchronize(init.device)
+    return runner.cache_bytes
+
+
+def largest_step(tokens: int, rows: int, context: int) -> tuple[StepPlan, int]:
+    """Return a step of prompts with `tokens` tokens altogether, as few as there can be, and the blocks it needs.
+
+    Fewer tokens, if `rows` prompts of `context` tokens are fewer.
+    """
+    counts: list[int] = []
+    while tokens > 0 and len(counts) < rows:
+        counts.append(min(tokens, context - 1))
+        tokens -= counts[-1]
+    new, diffs, next_block = [], [], 1
+    for slot, count in enumerate(counts):
+        ids = np.zeros(count, dtype="<i4").tobytes()
+        new.append(NewRow(slot, 0, ids, count, 0, SamplingParams(0, 1, 1.0, 1.0, 0)))
+        used = -(-count // _BLOCK_TOKENS)
+        blocks = np.arange(next_block, next_block + used, dtype="<i4").tobytes()
+        diffs.append(BlockDiff(0, slot, 0, blocks))
+        next_block += used
+    plan = StepPlan(
+        step=0,
+        new=tuple(new),
+        released=b"",
+        blocks=tuple(diffs),
+        rows=np.arange(len(counts), dtype="<i4").tobytes(),
+        counts=np.asarray(counts, dtype="<i4").tobytes(),
+        samples=bytes([1] * len(counts)),
+    )
+    return plan, next_block
