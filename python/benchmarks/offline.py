@@ -42,8 +42,11 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     for setting in _engine_settings():
         default = {"log_level": "warning"}.get(setting.name, "auto" if setting.default is None else setting.default)
         text = f"{setting.help} (default: {default})".replace("%", "%%")
-        kind = {"action": "store_const", "const": "true"} if setting.switch else {"metavar": setting.metavar}
-        group.add_argument(setting.flag, dest=setting.name, default=None, help=text, **kind)
+        if setting.switch:
+            for name, word in ((setting.flag, "true"), (f"--no-{setting.flag[2:]}", "false")):
+                group.add_argument(name, dest=setting.name, action="store_const", const=word, default=None, help=text)
+            continue
+        group.add_argument(setting.flag, dest=setting.name, metavar=setting.metavar, default=None, help=text)
 
 
 def load(given: dict[str, Any], tokens: int) -> LLM:
