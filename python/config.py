@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -57,6 +58,10 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     replay_timeout_s: float = 300.0
     shutdown_timeout_s: float = 0.0  # running requests get so long after SIGTERM
     scheduling_policy: str = "fcfs"  # or "priority": requests may name one
+    tool_call_parser: str | None = None  # name of a format, or "auto"
+    reasoning_parser: str | None = None  # likewise
+    enable_auto_tool_choice: bool = False
+    format_files: list[str] = []
     log_level: str = "info"
 
 
@@ -142,6 +147,13 @@ def _choice(*words: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+def _file(text: str) -> Path:
+    path = Path(text).absolute()
+    if not path.is_file():
+        raise ValueError("there is no such file")
+    return path
 
 
 def _dtype(text: str) -> str:
@@ -233,6 +245,22 @@ class ServeConfig:
     shutdown_timeout: float = _setting(
         0.0, _seconds, "Server", "how long running requests may go on after Ctrl-C or SIGTERM", "SECONDS"
     )
+    tool_call_parser: str = _setting(
+        "",
+        str,
+        "Chat",
+        "format of the model's tool calls (hermes, qwen3_coder, ...), or auto: what its template and tokens say",
+        "NAME",
+    )
+    reasoning_parser: str = _setting(
+        "", str, "Chat", "format of the model's reasoning (qwen3, deepseek_r1, ...), or auto", "NAME"
+    )
+    enable_auto_tool_choice: bool = _switch(
+        False, "Chat", "let the model decide about tool calls (tool_choice auto); needs a parser"
+    )
+    format_file: tuple[Path, ...] = _setting(
+        (), _file, "Chat", "files of further output formats; their names win", "PATH", many=True
+    )
     max_num_seqs: int = _setting(256, _count(1, 65536), "Engine", "requests that run at once")
     enable_prefix_caching: bool = _switch(True, "Engine", "reuse KV blocks of prompts that begin alike")
     max_num_batched_tokens: int | None = _setting(
@@ -305,7 +333,11 @@ def build(given: dict[str, str | Sequence[str]]) -> ServeConfig:
     for setting in settings():
         if setting.name in given:
             values[setting.name] = _parse(setting, given[setting.name])
-    return ServeConfig(**values)
+    config = ServeConfig(**values)
+    if config.enable_auto_tool_choice and not config.tool_call_parser:
+        message = "--enable-auto-tool-choice needs --tool-call-parser: name the format of the model's calls, or auto"
+        raise ConfigError(message, "enable_auto_tool_choice")
+    return config
 
 
 def _parse(setting: Setting, words: str | Sequence[str]) -> Any:

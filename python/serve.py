@@ -116,6 +116,10 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         replay_timeout_s=config.replay_timeout,
         shutdown_timeout_s=config.shutdown_timeout,
         scheduling_policy=config.scheduling_policy,
+        tool_call_parser=config.tool_call_parser or None,
+        reasoning_parser=config.reasoning_parser or None,
+        enable_auto_tool_choice=config.enable_auto_tool_choice,
+        format_files=[str(path) for path in config.format_file],
         log_level=config.log_level,
     )
     engine = engine_config(config, files, folder, endpoint)

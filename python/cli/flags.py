@@ -77,4 +77,5 @@ def _add(target: argparse._ArgumentGroup, setting: Setting, model_required: bool
         help=text,
         default=argparse.SUPPRESS,
         nargs="+" if setting.many else None,
+        action="extend" if setting.many else "store",
     )

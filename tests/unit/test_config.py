@@ -49,6 +49,7 @@ def test_auto(name: str) -> None:
         ("replay_timeout", "soon", "--replay-timeout soon: must be a number of seconds"),
         ("log_level", "loud", "--log-level loud: must be one of debug"),
         ("max_model_len", "-5", "--max-model-len -5: must not be negative"),
+        ("format_file", "nowhere.toml", "--format-file nowhere.toml: there is no such file"),
     ],
 )
 def test_a_wrong_value_names_the_flag_and_what_is_allowed(name: str, text: str, part: str) -> None:
@@ -56,6 +57,12 @@ def test_a_wrong_value_names_the_flag_and_what_is_allowed(name: str, text: str, 
         build({"model": "m", name: text})
     assert caught.value.message.startswith(part)
     assert caught.value.param == name
+
+
+def test_calls_that_the_model_decides_about_need_a_parser() -> None:
+    with pytest.raises(ConfigError, match="--enable-auto-tool-choice needs --tool-call-parser"):
+        build({"model": "m", "enable_auto_tool_choice": "true"})
+    assert build({"model": "m", "enable_auto_tool_choice": "true", "tool_call_parser": "auto"}).enable_auto_tool_choice
 
 
 def test_every_setting_is_explained() -> None:

@@ -6,8 +6,10 @@ use crate::body::Body;
 use crate::error::ApiError;
 use crate::field;
 use crate::message::Message;
+use crate::reasoning::ReasoningFields;
 use crate::sampling::SamplingFields;
 use crate::scheduling::SchedulingFields;
+use crate::tools::ToolFields;
 use crate::unsupported::{self, Route};
 
 /// Fields that shape the prompt.
@@ -36,6 +38,10 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// Fields that shape the prompt.
     pub template: TemplateFields,
+    /// Tools, and which calls are wanted.
+    pub tools: ToolFields,
+    /// How the answer carries thoughts.
+    pub reasoning: ReasoningFields,
     /// How to sample.
     pub sampling: SamplingFields,
     /// When to serve it, and beside whom.
@@ -60,12 +66,16 @@ impl ChatRequest {
         unsupported::refuse(Route::Chat, &fields)?;
         let messages = Message::take_all(&mut fields)?;
         let template = template(&mut fields)?;
+        let tools = ToolFields::take(&mut fields)?;
+        let reasoning = ReasoningFields::take(&mut fields)?;
         let sampling = SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
         let (stream, include_usage) = stream(&mut fields)?;
         Ok(Self {
             model: field::string(&mut fields, "model")?,
             messages,
             template,
+            tools,
+            reasoning,
             sampling,
             scheduling: SchedulingFields::take(&mut fields)?,
             stream,

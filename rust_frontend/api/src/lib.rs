@@ -6,26 +6,33 @@
 //! vLLM define and octavo does not implement are refused by name when they ask for something (see `unsupported`).
 
 mod body;
+mod calls;
 mod chat;
 mod completion;
 mod error;
 mod field;
 mod message;
 mod models;
+mod reasoning;
 mod response;
 mod sampling;
 mod scheduling;
+mod tools;
 mod unsupported;
 
 pub use body::Body;
+pub use calls::{FunctionCall, FunctionDelta, ToolCall, ToolCallDelta};
 pub use chat::{ChatRequest, TemplateFields};
 pub use completion::{CompletionRequest, Prompt};
 pub use error::{ApiError, ErrorBody, ErrorKind, ErrorObject};
 pub use message::{Content, Message};
 pub use models::{ModelCard, ModelList};
+pub use reasoning::{ReasoningField, ReasoningFields};
 pub use response::{
     AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatDelta,
-    Completion, CompletionChoice, FinishReason, Logprobs, PromptTokensDetails, StopReason, Usage,
+    Completion, CompletionChoice, CompletionTokensDetails, FinishReason, Logprobs,
+    PromptTokensDetails, StopReason, Usage,
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;
+pub use tools::{ToolChoice, ToolFields};

@@ -4,14 +4,18 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::calls::{ToolCall, ToolCallDelta};
+
 /// Why an output ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// An end token, a stop id or a stop string.
     Stop,
     /// `max_tokens` or the context is used up.
     Length,
+    /// The model called tools and then ended by itself.
+    ToolCalls,
     /// The request was aborted.
     Abort,
     /// The engine failed on it.
@@ -44,6 +48,9 @@ pub struct Usage {
     /// Where it is known how many came from the prefix cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<PromptTokensDetails>,
+    /// Where thoughts are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionTokensDetails>,
 }
 
 /// Of the prompt's tokens.
@@ -51,6 +58,13 @@ pub struct Usage {
 pub struct PromptTokensDetails {
     /// Found in the prefix cache.
     pub cached_tokens: usize,
+}
+
+/// Of the output's tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompletionTokensDetails {
+    /// That ended in the text of thoughts; markers are none.
+    pub reasoning_tokens: usize,
 }
 
 impl Usage {
@@ -66,7 +80,16 @@ impl Usage {
             total_tokens: prompt_tokens + completion_tokens,
             prompt_tokens_details: cached_tokens
                 .map(|cached_tokens| PromptTokensDetails { cached_tokens }),
+            completion_tokens_details: None,
         }
+    }
+
+    /// Says how many of the output's tokens were thoughts, where that is known.
+    #[must_use]
+    pub fn with_reasoning(mut self, reasoning_tokens: Option<usize>) -> Self {
+        self.completion_tokens_details =
+            reasoning_tokens.map(|reasoning_tokens| CompletionTokensDetails { reasoning_tokens });
+        self
     }
 }
 
@@ -122,6 +145,15 @@ pub struct AssistantMessage {
     pub content: Option<String>,
     /// Null: OpenAI's clients want the key.
     pub refusal: Option<String>,
+    /// What the model thought, where it is told apart and asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// The same under its older name, for clients that ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// Calls of tools, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
 }
 
 impl AssistantMessage {
@@ -131,6 +163,9 @@ impl AssistantMessage {
             role: Cow::Borrowed("assistant"),
             content: Some(content),
             refusal: None,
+            reasoning: None,
+            reasoning_content: None,
+            tool_calls: Vec::new(),
         }
     }
 }
@@ -189,6 +224,15 @@ pub struct ChatDelta {
     /// New text; absent in a last chunk that brings none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// New thoughts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// The same under its older name, for clients that ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+    /// What calls gained.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallDelta>,
 }
 
 /// The answer of `/v1/completions`, and each event of its stream.

@@ -46,8 +46,6 @@ enum Neutral {
 struct Row(&'static str, On, Neutral);
 
 const ROWS: &[Row] = &[
-    Row("tools", On::Chat, Neutral::Empty),
-    Row("tool_choice", On::Chat, Neutral::Word(&["none"])),
     Row("functions", On::Chat, Neutral::Empty),
     Row("function_call", On::Chat, Neutral::Word(&["none"])),
     Row("response_format", On::Both, Neutral::TypeText),
@@ -80,7 +78,6 @@ const ROWS: &[Row] = &[
     ),
     Row("truncate_prompt_tokens", On::Both, Neutral::Null),
     Row("thinking_token_budget", On::Both, Neutral::Null),
-    Row("include_reasoning", On::Chat, Neutral::Bool(true)),
     Row("repetition_detection", On::Both, Neutral::Null),
     Row("chat_template", On::Chat, Neutral::Null),
     Row("prompt_embeds", On::Completion, Neutral::Null),

@@ -64,6 +64,7 @@ fn chunks_have_a_finish_reason_that_is_null_until_the_last() {
     let delta = ChatDelta {
         role: Some(Cow::Borrowed("assistant")),
         content: Some("P".to_owned()),
+        ..ChatDelta::default()
     };
     let first = to_value(chunk(delta, None)).unwrap();
     let choice = json!({"index": 0, "delta": {"role": "assistant", "content": "P"}, "logprobs": null, "finish_reason": null});

@@ -156,15 +156,6 @@ fn edges_of_the_ranges_are_allowed() {
 #[test]
 fn what_is_not_implemented_is_refused_by_name() {
     for (extra, param) in [
-        (
-            json!({"tools": [{"type": "function", "function": {"name": "f"}}]}),
-            "tools",
-        ),
-        (json!({"tool_choice": "auto"}), "tool_choice"),
-        (
-            json!({"tool_choice": {"type": "function", "function": {"name": "f"}}}),
-            "tool_choice",
-        ),
         (json!({"functions": [{"name": "f"}]}), "functions"),
         (
             json!({"response_format": {"type": "json_object"}}),

@@ -9,6 +9,7 @@ mod compose;
 mod detect;
 mod error;
 mod format;
+mod names;
 mod render;
 mod state;
 mod validate;
@@ -18,6 +19,7 @@ pub use compose::{Calls, Edge, Grammar, Node, Target};
 pub use detect::{Detected, Found};
 pub use error::FormatError;
 pub use format::{AfterCall, Arguments, ChoiceNone, Format, IdPolicy, UnknownTool, Untyped};
+pub use names::UnknownName;
 pub use render::{ArgumentStyle, CallShape, Render, RenderedCall, RenderedMessage};
 pub use state::{
     Codec, Kind, MarkerText, NamePattern, Policy, Route, State, Syntax, TextRule, To, Trim,

@@ -4,7 +4,7 @@
 //! buffer that is reused.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use octavo_api::{ApiError, FinishReason, StopReason, Usage};
+use octavo_api::{ApiError, ChatDelta, FinishReason, StopReason, Usage};
 use octavo_edge::error_json;
 use serde::Serialize;
 
@@ -32,6 +32,21 @@ pub(crate) struct Ids<'a> {
     pub(crate) prompt: Option<&'a [i32]>,
     /// Of the text; empty: none are asked for.
     pub(crate) tokens: &'a [i32],
+}
+
+impl Ids<'_> {
+    fn write(self, buffer: &mut BytesMut) {
+        if let Some(prompt) = self.prompt {
+            buffer.extend_from_slice(b"\"prompt_token_ids\":");
+            write_json(&mut buffer.writer(), prompt);
+            buffer.put_u8(b',');
+        }
+        if !self.tokens.is_empty() {
+            buffer.extend_from_slice(b"\"token_ids\":");
+            write_json(&mut buffer.writer(), self.tokens);
+            buffer.put_u8(b',');
+        }
+    }
 }
 
 /// Writes the events of one stream.
@@ -107,19 +122,21 @@ impl EventWriter {
                 buffer.extend_from_slice(open);
                 write_json(&mut buffer.writer(), text);
                 buffer.extend_from_slice(close);
-                if let Some(prompt) = ids.prompt {
-                    buffer.extend_from_slice(b"\"prompt_token_ids\":");
-                    write_json(&mut buffer.writer(), prompt);
-                    buffer.put_u8(b',');
-                }
-                if !ids.tokens.is_empty() {
-                    buffer.extend_from_slice(b"\"token_ids\":");
-                    write_json(&mut buffer.writer(), ids.tokens);
-                    buffer.put_u8(b',');
-                }
+                ids.write(buffer);
             },
             None,
         );
+    }
+
+    /// Writes what a chat's message gained other than plain text.
+    pub(crate) fn delta(&mut self, index: u32, delta: &ChatDelta, ids: Ids<'_>) {
+        let fields = |buffer: &mut BytesMut| {
+            buffer.extend_from_slice(b"\"delta\":");
+            write_json(&mut buffer.writer(), delta);
+            buffer.put_u8(b',');
+            ids.write(buffer);
+        };
+        self.choice(index, fields, None);
     }
 
     /// Writes the end of a choice.

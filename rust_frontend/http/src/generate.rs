@@ -6,7 +6,9 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest, SchedulingFields};
+use octavo_api::{
+    ApiError, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields,
+};
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared};
@@ -42,6 +44,7 @@ struct Ready {
     include_usage: bool,
     return_token_ids: bool,
     scheduling: SchedulingFields,
+    reasoning: ReasoningFields,
     prepared: Prepared,
 }
 
@@ -75,11 +78,19 @@ async fn handle(
         ready.return_token_ids,
         arrival,
     )?;
+    let reasoning = ready.reasoning;
     if ready.stream {
         let keep_alive = state.app.settings.keep_alive;
-        return Ok(sse::answer(output, &identity, ready.include_usage, keep_alive).await);
+        return Ok(sse::answer(
+            output,
+            &identity,
+            ready.include_usage,
+            reasoning,
+            keep_alive,
+        )
+        .await);
     }
-    Ok(whole::answer(output, identity).await?)
+    Ok(whole::answer(output, identity, reasoning).await?)
 }
 
 /// Parses, checks and renders a body.
@@ -94,6 +105,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 stream: request.stream,
                 include_usage: request.include_usage,
                 return_token_ids: request.return_token_ids,
+                reasoning: request.reasoning,
                 prepared: app.renderer.chat(&request, limits(app)?)?,
                 scheduling: scheduling(app, request.scheduling)?,
             })
@@ -105,6 +117,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 stream: request.stream,
                 include_usage: request.include_usage,
                 return_token_ids: request.return_token_ids,
+                reasoning: ReasoningFields::default(),
                 prepared: app.renderer.completion(&request, limits(app)?)?,
                 scheduling: scheduling(app, request.scheduling)?,
             })

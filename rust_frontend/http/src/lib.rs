@@ -8,6 +8,7 @@
 
 mod app;
 mod envelope;
+mod events;
 mod generate;
 mod output;
 mod refusal;

@@ -3,6 +3,7 @@
 use octavo_api::{ApiError, FinishReason, StopReason, Usage};
 use octavo_edge::stopping;
 use octavo_engine::{Step, StepStream};
+use octavo_parser::Event;
 use octavo_render::OutputText;
 use octavo_telemetry::{Outcome, RequestMetrics};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,8 @@ use crate::refusal::of_generate;
 pub(crate) struct Piece {
     /// New text; may be empty.
     pub(crate) text: String,
+    /// What the parser makes of it, where the output is parsed; then there is no text.
+    pub(crate) events: Vec<Event>,
     /// The new token ids; empty unless the request asked for them.
     pub(crate) tokens: Vec<i32>,
     /// Set in the last piece, and only there.
@@ -136,7 +139,8 @@ impl Output {
                 self.prompt_tokens,
                 ended.completion_tokens,
                 self.cached_tokens,
-            ),
+            )
+            .with_reasoning(ended.reasoning_tokens),
         });
         if end
             .take_if(|end| end.reason == FinishReason::Error)
@@ -159,6 +163,7 @@ impl Output {
             .unwrap_or_default();
         Piece {
             text: update.text,
+            events: update.events,
             tokens,
             end,
         }
@@ -179,7 +184,7 @@ impl Output {
 
 fn outcome(reason: FinishReason) -> Outcome {
     match reason {
-        FinishReason::Stop => Outcome::Stop,
+        FinishReason::Stop | FinishReason::ToolCalls => Outcome::Stop,
         FinishReason::Length => Outcome::Length,
         FinishReason::Abort => Outcome::Abort,
         FinishReason::Error => Outcome::Error,

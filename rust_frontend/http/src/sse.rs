@@ -8,11 +8,13 @@ use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
-use octavo_api::ApiError;
+use octavo_api::{ApiError, ChatDelta, ReasoningFields};
 use octavo_edge::{Refusal, contain, defect};
+use octavo_parser::Event;
 use tokio::time::timeout;
 
 use crate::envelope::{EventWriter, Identity, Ids};
+use crate::events;
 use crate::output::{Output, Piece};
 
 const CHOICE: u32 = 0;
@@ -25,6 +27,7 @@ pub(crate) async fn answer(
     mut output: Output,
     identity: &Identity,
     include_usage: bool,
+    reasoning: ReasoningFields,
     keep_alive: Duration,
 ) -> Response {
     let mut stream = Stream {
@@ -32,6 +35,7 @@ pub(crate) async fn answer(
         writer: EventWriter::new(identity, include_usage),
         prompt_ids: output.take_prompt_ids(),
         include_usage,
+        reasoning,
         keep_alive,
         phase: Phase::Begin,
         output: None,
@@ -88,6 +92,7 @@ struct Stream {
     /// Until they are written.
     prompt_ids: Option<Vec<i32>>,
     include_usage: bool,
+    reasoning: ReasoningFields,
     keep_alive: Duration,
     phase: Phase,
     /// Dropped as soon as the last event is written.
@@ -134,7 +139,9 @@ impl Stream {
                 self.prompt_ids = None;
             }
         }
-        if !piece.text.is_empty() || !piece.tokens.is_empty() {
+        if !piece.events.is_empty() {
+            self.write_events(piece.events, &piece.tokens);
+        } else if !piece.text.is_empty() || !piece.tokens.is_empty() {
             let prompt = self.prompt_ids.take();
             let ids = Ids {
                 prompt: prompt.as_deref(),
@@ -149,6 +156,22 @@ impl Stream {
             }
             self.writer.done();
             self.phase = Phase::Ended;
+        }
+    }
+
+    /// Writes events; the ids of the step's tokens go with the first that shows something.
+    fn write_events(&mut self, events: Vec<Event>, tokens: &[i32]) {
+        let mut ids = Ids {
+            prompt: None,
+            tokens,
+        };
+        for event in events {
+            if let Some(delta) = events::delta(event, self.reasoning) {
+                self.writer.delta(CHOICE, &delta, std::mem::take(&mut ids));
+            }
+        }
+        if !ids.tokens.is_empty() {
+            self.writer.delta(CHOICE, &ChatDelta::default(), ids);
         }
     }
 

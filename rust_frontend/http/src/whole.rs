@@ -6,9 +6,12 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use octavo_api::{
     ApiError, AssistantMessage, ChatChoice, ChatCompletion, Completion, CompletionChoice,
+    ReasoningFields,
 };
+use octavo_parser::Message;
 
 use crate::envelope::Identity;
+use crate::events;
 use crate::output::{End, Output};
 use crate::route::Route;
 
@@ -16,13 +19,21 @@ use crate::route::Route;
 ///
 /// # Errors
 /// The request failed, or the server ends.
-pub(crate) async fn answer(mut output: Output, identity: Identity) -> Result<Response, ApiError> {
+pub(crate) async fn answer(
+    mut output: Output,
+    identity: Identity,
+    reasoning: ReasoningFields,
+) -> Result<Response, ApiError> {
     let prompt_ids = output.take_prompt_ids();
+    let mut said = None;
     let mut text = String::new();
     let mut tokens = prompt_ids.is_some().then(Vec::new);
     let end = loop {
         let piece = output.next().await?;
         text.push_str(&piece.text);
+        for event in &piece.events {
+            said.get_or_insert_with(Message::default).add(event);
+        }
         if let Some(tokens) = &mut tokens {
             tokens.extend(piece.tokens);
         }
@@ -34,12 +45,13 @@ pub(crate) async fn answer(mut output: Output, identity: Identity) -> Result<Res
     drop(output);
     let answer = Answer {
         text,
+        said,
         prompt_ids,
         tokens,
         end,
     };
     Ok(match identity.route {
-        Route::Chat => Json(chat(identity, answer)).into_response(),
+        Route::Chat => Json(chat(identity, answer, reasoning)).into_response(),
         Route::Completion => Json(completion(identity, answer)).into_response(),
     })
 }
@@ -47,12 +59,18 @@ pub(crate) async fn answer(mut output: Output, identity: Identity) -> Result<Res
 /// The fold of all pieces.
 struct Answer {
     text: String,
+    /// Where the output is parsed; then there is no text.
+    said: Option<Message>,
     prompt_ids: Option<Vec<i32>>,
     tokens: Option<Vec<i32>>,
     end: End,
 }
 
-fn chat(identity: Identity, answer: Answer) -> ChatCompletion {
+fn chat(identity: Identity, answer: Answer, reasoning: ReasoningFields) -> ChatCompletion {
+    let message = match answer.said {
+        Some(said) => events::message(said, reasoning),
+        None => AssistantMessage::text(answer.text),
+    };
     ChatCompletion {
         id: identity.id,
         object: Cow::Borrowed(ChatCompletion::OBJECT),
@@ -60,11 +78,7 @@ fn chat(identity: Identity, answer: Answer) -> ChatCompletion {
         model: identity.model,
         choices: vec![ChatChoice {
             index: 0,
-            message: AssistantMessage {
-                role: Cow::Borrowed("assistant"),
-                content: Some(answer.text),
-                refusal: None,
-            },
+            message,
             logprobs: None,
             finish_reason: Some(answer.end.reason),
             stop_reason: answer.end.stop,

@@ -83,7 +83,7 @@ fn fields_are_refused_by_name() {
             (
                 CHAT,
                 "tools",
-                json!([{"type": "function"}]),
+                json!([{"type": "function", "function": {"name": "f"}}]),
                 400,
                 "unsupported_parameter",
             ),

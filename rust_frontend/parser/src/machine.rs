@@ -192,6 +192,11 @@ impl Parser {
         }
     }
 
+    /// Whether a special token of this text marks something in the format.
+    pub fn marks(&self, text: &str) -> bool {
+        self.machine.mentions(text)
+    }
+
     /// Say that a token ends here, for the count of tokens in thoughts.
     pub fn end_token(&mut self) {
         self.buffer.end_token();

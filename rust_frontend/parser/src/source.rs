@@ -1,6 +1,7 @@
 //! From token ids to the pieces that the parser takes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::event::Event;
 use crate::machine::Parser;
@@ -26,19 +27,24 @@ impl Specials {
             texts: texts.into_iter().collect(),
         }
     }
+
+    /// Return the text of a special token.
+    pub fn text(&self, id: u32) -> Option<&str> {
+        self.texts.get(&id).map(String::as_str)
+    }
 }
 
 /// Feeds a parser with ids.
 #[derive(Debug)]
-pub struct Source<'a, D> {
-    specials: &'a Specials,
+pub struct Source<D> {
+    specials: Arc<Specials>,
     decoder: D,
     text: String,
 }
 
-impl<'a, D: Detokenize> Source<'a, D> {
+impl<D: Detokenize> Source<D> {
     /// Begin an answer.
-    pub fn new(specials: &'a Specials, decoder: D) -> Self {
+    pub fn new(specials: Arc<Specials>, decoder: D) -> Self {
         Self {
             specials,
             decoder,

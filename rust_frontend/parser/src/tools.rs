@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 /// How deep references and alternatives of a schema are followed.
 const MAX_DEPTH: usize = 8;
 
+/// How many parts of one tool's schema are looked at: alternatives that refer to themselves multiply.
+const MAX_PARTS: usize = 20_000;
+
 /// The JSON types that a schema admits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Types(u8);
@@ -95,7 +98,7 @@ impl Parameters {
 /// The tools of a request. The default knows nothing: every name passes and no parameter has a type.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
-    tools: Option<HashMap<String, Parameters>>,
+    tools: Option<Arc<HashMap<String, Parameters>>>,
 }
 
 impl Tools {
@@ -110,7 +113,7 @@ impl Tools {
             Some((name, schema.map(parameters).unwrap_or_default()))
         });
         Self {
-            tools: Some(read.collect()),
+            tools: Some(Arc::new(read.collect())),
         }
     }
 
@@ -132,12 +135,20 @@ fn parameters(schema: &Value) -> Parameters {
         schema: Arc::new(schema.clone()),
         ..Parameters::default()
     };
-    collect(schema, schema, &mut read, 0);
+    let mut left = MAX_PARTS;
+    collect(schema, schema, &mut read, 0, &mut left);
     read
 }
 
-fn collect(root: &Value, schema: &Value, read: &mut Parameters, depth: usize) {
-    if depth > MAX_DEPTH {
+/// Takes one part of the budget; false where it is used up or the schema is too deep.
+fn spend(left: &mut usize, depth: usize) -> bool {
+    let more = *left > 0 && depth <= MAX_DEPTH;
+    *left = left.saturating_sub(1);
+    more
+}
+
+fn collect(root: &Value, schema: &Value, read: &mut Parameters, depth: usize, left: &mut usize) {
+    if !spend(left, depth) {
         return;
     }
     let schema = follow(root, schema);
@@ -148,7 +159,7 @@ fn collect(root: &Value, schema: &Value, read: &mut Parameters, depth: usize) {
         .flatten()
     {
         let mut types = Types::default();
-        types_of(root, property, &mut types, depth);
+        types_of(root, property, &mut types, depth, left);
         read.types.insert(name.clone(), types);
     }
     for key in ["allOf", "anyOf", "oneOf"] {
@@ -158,13 +169,13 @@ fn collect(root: &Value, schema: &Value, read: &mut Parameters, depth: usize) {
             .into_iter()
             .flatten()
         {
-            collect(root, part, read, depth + 1);
+            collect(root, part, read, depth + 1, left);
         }
     }
 }
 
-fn types_of(root: &Value, schema: &Value, types: &mut Types, depth: usize) {
-    if depth > MAX_DEPTH {
+fn types_of(root: &Value, schema: &Value, types: &mut Types, depth: usize, left: &mut usize) {
+    if !spend(left, depth) {
         return;
     }
     let schema = follow(root, schema);
@@ -200,7 +211,7 @@ fn types_of(root: &Value, schema: &Value, types: &mut Types, depth: usize) {
             .into_iter()
             .flatten()
         {
-            types_of(root, part, types, depth + 1);
+            types_of(root, part, types, depth + 1, left);
         }
     }
     if schema.get("nullable") == Some(&Value::Bool(true)) {
@@ -211,7 +222,7 @@ fn types_of(root: &Value, schema: &Value, types: &mut Types, depth: usize) {
 /// Return the types that a schema inside of a document admits.
 pub(crate) fn types_in(root: &Value, schema: &Value) -> Types {
     let mut types = Types::default();
-    types_of(root, schema, &mut types, 0);
+    types_of(root, schema, &mut types, 0, &mut { MAX_PARTS });
     types
 }
 
@@ -271,5 +282,23 @@ pub(crate) fn object(text: &str) -> Option<Map<String, Value>> {
     match serde_json::from_str(text) {
         Ok(Value::Object(map)) => Some(map),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_that_refers_to_itself_many_times_ends() {
+        let many: Vec<Value> = (0..50).map(|_| json!({"$ref": "#/$defs/a"})).collect();
+        let schema = json!({"$defs": {"a": {"anyOf": many}}, "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"type": "string"}}});
+        let tool = json!({"type": "function", "function": {"name": "f", "parameters": schema}});
+        let begun = std::time::Instant::now();
+        let tools = Tools::from_json(&[tool]);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(2));
+        assert!(tools.knows("f"));
     }
 }

@@ -219,11 +219,11 @@ fn ids_become_text_and_tokens_are_attributed() {
             ..Choice::default()
         },
     );
-    let specials = Specials::new([(0, "</think>".to_owned())]);
+    let specials = Arc::new(Specials::new([(0, "</think>".to_owned())]));
     let ids = [97, 1, 2, 98, 0, 99, 1];
     for size in 1..=ids.len() {
         let mut parser = Parser::new(&machine, Options::default());
-        let mut source = Source::new(&specials, Letters::default());
+        let mut source = Source::new(Arc::clone(&specials), Letters::default());
         let mut message = Message::default();
         for part in ids.chunks(size) {
             source

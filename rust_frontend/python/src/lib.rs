@@ -1,6 +1,8 @@
 //! The Python module `octavo_native._native`; the package `octavo_native` exports it. No logic here: arguments in, results out.
 
 mod blocks;
+mod events;
+mod parsing;
 mod rendering;
 
 use pyo3::prelude::*;
@@ -18,5 +20,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rendering::PyRenderer>()?;
     module.add_class::<rendering::PyPrepared>()?;
     module.add_class::<rendering::PyOutputText>()?;
+    module.add_function(wrap_pyfunction!(parsing::parse, module)?)?;
+    module.add_function(wrap_pyfunction!(parsing::parser_names, module)?)?;
+    module.add_class::<parsing::PyParser>()?;
+    module.add_class::<events::PyEvent>()?;
+    module.add_class::<events::PyMessage>()?;
+    module.add_class::<events::PyToolCall>()?;
     Ok(())
 }

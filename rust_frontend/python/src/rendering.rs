@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest, FinishReason, StopReason};
+use octavo_grammar::{Detected, Registry};
+use octavo_parser::Specials;
 use octavo_render::{Limits, Prepared, Renderer};
+use octavo_tokenizer::IncrementalDecoder;
 use octavo_wire::frontend::Finish;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -101,6 +104,18 @@ impl PyRenderer {
 }
 
 impl PyRenderer {
+    /// What the parser needs to read ids.
+    pub(crate) fn detokenizer(&self) -> (Arc<Specials>, IncrementalDecoder) {
+        let tokenizer = self.renderer.tokenizer();
+        let specials = Specials::new(tokenizer.special_texts());
+        (Arc::new(specials), tokenizer.decoder(&[]))
+    }
+
+    /// The formats that the model's template and tokens speak of.
+    pub(crate) fn detect(&self, registry: &Registry) -> Detected {
+        self.renderer.detect(registry)
+    }
+
     fn prepare(
         &self,
         py: Python<'_>,
@@ -204,6 +219,7 @@ fn name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",
+        FinishReason::ToolCalls => "tool_calls",
         FinishReason::Abort => "abort",
         FinishReason::Error => "error",
     }

@@ -5,8 +5,10 @@
 
 mod conversation;
 mod defaults;
+mod feed;
 mod format;
 mod output;
+mod parsers;
 mod prepared;
 mod renderer;
 mod seeds;
@@ -14,5 +16,6 @@ mod stop;
 
 pub use octavo_template::{Clock, Rendered};
 pub use output::{Ended, OutputText, Update};
+pub use parsers::ParserSettings;
 pub use prepared::{Limits, OutputPlan, Prepared};
 pub use renderer::{LoadError, Renderer};

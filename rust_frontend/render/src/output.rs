@@ -1,17 +1,21 @@
 //! Tokens of one output to text.
 
 use octavo_api::{FinishReason, StopReason};
+use octavo_parser::Event;
 use octavo_tokenizer::IncrementalDecoder;
 use octavo_wire::frontend::Finish;
 
+use crate::feed::Feed;
 use crate::prepared::OutputPlan;
 use crate::stop::StopScanner;
 
 /// What an output gained.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Text that is certain now; may be empty.
+    /// Text that is certain now; may be empty, and is where the output is parsed.
     pub text: String,
+    /// What the parser makes of it, where the output is parsed. They only append.
+    pub events: Vec<Event>,
     /// Set once, when the output has ended. Nothing comes afterwards.
     pub end: Option<Ended>,
 }
@@ -25,6 +29,8 @@ pub struct Ended {
     pub stop_reason: Option<StopReason>,
     /// Tokens that count: all, or up to and including the one in which a stop string ended.
     pub completion_tokens: usize,
+    /// Of these, tokens that ended in thoughts; `None` where thoughts are not told apart.
+    pub reasoning_tokens: Option<usize>,
 }
 
 /// Text of one output, as its tokens come.
@@ -36,6 +42,8 @@ pub struct OutputText {
     decoder: IncrementalDecoder,
     scanner: StopScanner,
     plan: OutputPlan,
+    /// Where the output is parsed.
+    feed: Option<Feed>,
     /// A stop id whose text is not shown if the output ends with it.
     deferred: Option<u32>,
     tokens: usize,
@@ -43,12 +51,19 @@ pub struct OutputText {
 }
 
 impl OutputText {
-    pub(crate) fn new(decoder: IncrementalDecoder, plan: OutputPlan) -> Self {
+    /// `seed` gives the seed of the ids of calls, where there may be calls.
+    pub(crate) fn new(
+        decoder: IncrementalDecoder,
+        plan: OutputPlan,
+        seed: impl FnOnce() -> u64,
+    ) -> Self {
         let scanner = StopScanner::new(&plan.stop);
+        let feed = plan.parse.as_ref().map(|parse| Feed::new(parse, seed()));
         Self {
             decoder,
             scanner,
             plan,
+            feed,
             deferred: None,
             tokens: 0,
             ended: false,
@@ -70,6 +85,9 @@ impl OutputText {
         if let Some(finish) = finish.filter(|_| !self.ended) {
             self.finish(finish, &mut update);
         }
+        if let Some(feed) = self.feed.as_mut().filter(|_| !self.ended) {
+            feed.poll(&mut update.events);
+        }
         update
     }
 
@@ -80,7 +98,7 @@ impl OutputText {
 
     fn token(&mut self, id: i32, update: &mut Update) {
         if let Some(deferred) = self.deferred.take() {
-            self.show(&[deferred], update);
+            self.show(deferred, update);
             if self.ended {
                 return;
             }
@@ -91,19 +109,63 @@ impl OutputText {
         if self.plan.stop_token_ids.contains(&id) {
             self.deferred = Some(shown);
         } else {
-            self.show(&[shown], update);
+            self.show(shown, update);
         }
     }
 
-    fn show(&mut self, ids: &[u32], update: &mut Update) {
-        let mut text = String::new();
-        self.decoder.push(ids, &mut text);
-        self.scan(&text, update);
+    fn show(&mut self, id: u32, update: &mut Update) {
+        if let Some(marker) = self.feed.as_ref().and_then(|feed| feed.marker(id)) {
+            self.mark(&marker, update);
+        } else {
+            let mut text = String::new();
+            self.decoder.push(&[id], &mut text);
+            if let Some(feed) = &mut self.feed {
+                feed.decoded(text.len());
+            }
+            self.scan(&text, update);
+        }
+        let complete = |feed: &mut Feed| feed.is_done(&mut update.events);
+        if !self.ended && self.feed.as_mut().is_some_and(complete) {
+            self.end(FinishReason::Stop, None, update);
+        }
+    }
+
+    /// Takes a special token that marks something. Nothing of a stop string reaches over it.
+    fn mark(&mut self, marker: &str, update: &mut Update) {
+        self.flush(update);
+        if self.ended {
+            return;
+        }
+        self.scanner.finish(&mut update.text);
+        self.pass(update);
+        if let Some(feed) = &mut self.feed {
+            feed.special(marker);
+        }
     }
 
     fn scan(&mut self, text: &str, update: &mut Update) {
-        if let Some(stop) = self.scanner.push(text, &mut update.text) {
+        let stop = self.scanner.push(text, &mut update.text);
+        self.pass(update);
+        if let Some(stop) = stop {
             self.end(FinishReason::Stop, Some(StopReason::Text(stop)), update);
+        }
+    }
+
+    /// Gives up on an unfinished character.
+    fn flush(&mut self, update: &mut Update) {
+        let mut rest = String::new();
+        self.decoder.finish(&mut rest);
+        if let Some(feed) = &mut self.feed {
+            feed.grown(rest.len());
+        }
+        self.scan(&rest, update);
+    }
+
+    /// Hands text to the parser, where there is one.
+    fn pass(&mut self, update: &mut Update) {
+        if let Some(feed) = &mut self.feed {
+            feed.text(&update.text);
+            update.text.clear();
         }
     }
 
@@ -113,17 +175,16 @@ impl OutputText {
                 .stop_token
                 .is_none_or(|stop| u32::try_from(stop) != Ok(deferred))
         {
-            self.show(&[deferred], update);
+            self.show(deferred, update);
         }
-        let mut rest = String::new();
-        self.decoder.finish(&mut rest);
         if !self.ended {
-            self.scan(&rest, update);
+            self.flush(update);
         }
         if self.ended {
             return;
         }
         self.scanner.finish(&mut update.text);
+        self.pass(update);
         let reason = match finish.reason.as_str() {
             "stop" => FinishReason::Stop,
             "length" => FinishReason::Length,
@@ -138,10 +199,19 @@ impl OutputText {
 
     fn end(&mut self, reason: FinishReason, stop_reason: Option<StopReason>, update: &mut Update) {
         self.ended = true;
-        update.end = Some(Ended {
+        let mut ended = Ended {
             reason,
             stop_reason,
             completion_tokens: self.tokens,
-        });
+            reasoning_tokens: None,
+        };
+        if let Some(feed) = &mut self.feed {
+            feed.finish(reason, &mut update.events);
+            ended.reasoning_tokens = feed.reasoning_tokens();
+            if reason == FinishReason::Stop && feed.called() {
+                ended.reason = FinishReason::ToolCalls;
+            }
+        }
+        update.end = Some(ended);
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use octavo_wire::frontend::SamplingParams;
 
+use crate::parsers::ParsePlan;
+
 /// What the engine can take, from its `EngineInfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -14,7 +16,7 @@ pub struct Limits {
 }
 
 /// A rendered and validated request.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Prepared {
     /// Prompt token ids, at least one, shorter than `max_model_len`.
     pub prompt: Vec<i32>,
@@ -25,7 +27,7 @@ pub struct Prepared {
 }
 
 /// How to turn the tokens of one output into text. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct OutputPlan {
     /// Last tokens of the prompt: what the first output token continues.
     pub(crate) context: Arc<[u32]>,
@@ -35,4 +37,6 @@ pub struct OutputPlan {
     pub(crate) stop_token_ids: Arc<[i32]>,
     /// Of these, the ones that the request named: a client is told which of them stopped the output.
     pub(crate) explicit: Arc<[i32]>,
+    /// How the text is parsed; `None`: it is one text.
+    pub(crate) parse: Option<ParsePlan>,
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use octavo_api::{ApiError, ChatRequest, CompletionRequest, Prompt, SamplingFields};
+use octavo_grammar::{Detected, Registry};
 use octavo_template::{ChatTemplate, Clock, Conversation, Rendered, TemplateSet};
 use octavo_tokenizer::{Tokenizer, TokenizerError};
 use octavo_wire::frontend::SamplingParams;
@@ -12,6 +13,7 @@ use crate::conversation;
 use crate::defaults::Defaults;
 use crate::format::ContentFormat;
 use crate::output::OutputText;
+use crate::parsers::{self, ParserSettings, Parsers};
 use crate::prepared::{Limits, OutputPlan, Prepared};
 use crate::seeds::Seeds;
 
@@ -30,6 +32,15 @@ pub enum LoadError {
     /// Another file.
     #[error("{0} cannot be read as JSON: {1}")]
     File(PathBuf, String),
+    /// A file of an output format that cannot be read.
+    #[error("--format-file {0}: {1}")]
+    FormatFile(PathBuf, String),
+    /// An output format that is none.
+    #[error("output format {0}")]
+    Format(#[from] octavo_grammar::FormatError),
+    /// A parser that does not exist.
+    #[error(transparent)]
+    Parser(#[from] octavo_grammar::UnknownName),
 }
 
 /// Turns requests for one model into prompts, and tokens into text. Shared between threads.
@@ -43,6 +54,9 @@ pub struct Renderer {
     special: Map<String, Value>,
     defaults: Defaults,
     seeds: Seeds,
+    /// Of the ids of calls, which must differ between servers.
+    call_seeds: Seeds,
+    parsers: Parsers,
     warnings: Vec<String>,
 }
 
@@ -86,8 +100,29 @@ impl Renderer {
             special,
             defaults,
             seeds: Seeds::new(seed),
+            call_seeds: Seeds::new(None),
+            parsers: Parsers::default(),
             warnings,
         })
+    }
+
+    /// Sends the answers of chats through parsers.
+    ///
+    /// # Errors
+    /// A format file that cannot be read or is no format; a parser's name that nobody has.
+    pub fn with_parsers(mut self, settings: &ParserSettings) -> Result<Self, LoadError> {
+        self.parsers = Parsers::load(settings, &self.templates, &self.tokenizer)?;
+        Ok(self)
+    }
+
+    /// The output formats that the model's template and tokens speak of.
+    pub fn detect(&self, registry: &Registry) -> Detected {
+        parsers::detect(registry, &self.templates, &self.tokenizer)
+    }
+
+    /// Which parsers were chosen and why: one line each, for the log.
+    pub fn notes(&self) -> &[String] {
+        self.parsers.notes()
     }
 
     /// What was found and not used while loading (a sampling default that is not supported, an unknown filter in a
@@ -106,10 +141,13 @@ impl Renderer {
     /// # Errors
     /// 400: no template, the template's own refusal, a prompt that is empty or too long, ids outside the vocabulary.
     pub fn chat(&self, request: &ChatRequest, limits: Limits) -> Result<Prepared, ApiError> {
+        self.parsers.permit(request)?;
         let text = self.chat_text(request)?;
         let special = request.template.add_special_tokens;
         let prompt = self.encode(&text, special, limits, "messages")?;
-        self.prepare(prompt, &request.sampling, limits, "messages")
+        let mut prepared = self.prepare(prompt, &request.sampling, limits, "messages")?;
+        prepared.output.parse = self.parsers.plan(request, &text);
+        Ok(prepared)
     }
 
     /// Renders a conversation to the text of its prompt.
@@ -117,7 +155,7 @@ impl Renderer {
     /// # Errors
     /// 400: no template, or the template's own refusal.
     pub fn chat_text(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let template = self.template()?;
+        let template = self.template(request)?;
         template
             .render(&self.conversation(request, template))
             .map_err(|error| ApiError::invalid("messages", error.to_string()))
@@ -129,14 +167,15 @@ impl Renderer {
     /// # Errors
     /// 400: as [`Self::chat_text`]; a template that does not let the parts be told.
     pub fn chat_parts(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
-        let template = self.template()?;
+        let template = self.template(request)?;
         template
             .render_parts(&self.conversation(request, template))
             .map_err(|error| ApiError::invalid("messages", error.to_string()))
     }
 
-    fn template(&self) -> Result<&ChatTemplate, ApiError> {
-        self.templates.choose(false).ok_or_else(|| {
+    fn template(&self, request: &ChatRequest) -> Result<&ChatTemplate, ApiError> {
+        let tools = !request.tools.tools.is_empty();
+        self.templates.choose(tools).ok_or_else(|| {
             let message = "This model has no chat template, so that it cannot answer messages. Use /v1/completions, or put a \
                            chat_template.jinja into the model's folder.";
             ApiError::unsupported("messages", message)
@@ -163,7 +202,8 @@ impl Renderer {
 
     /// Starts the text of one output.
     pub fn output(&self, plan: &OutputPlan) -> OutputText {
-        OutputText::new(self.tokenizer.decoder(&plan.context), plan.clone())
+        let decoder = self.tokenizer.decoder(&plan.context);
+        OutputText::new(decoder, plan.clone(), || self.call_seeds.draw())
     }
 
     fn conversation(&self, request: &ChatRequest, template: &ChatTemplate) -> Conversation {
@@ -179,7 +219,9 @@ impl Renderer {
                 self.format,
                 knows_developer(template.source()),
             ),
-            tools: None,
+            tools: Some(&request.tools.tools)
+                .filter(|tools| !tools.is_empty())
+                .cloned(),
             documents: fields.documents.clone(),
             add_generation_prompt: fields.add_generation_prompt,
             continue_final_message: fields.continue_final_message,
@@ -247,6 +289,7 @@ impl Renderer {
             stop: fields.stop.clone().into(),
             stop_token_ids: sampling.stop_token_ids.clone().into(),
             explicit: fields.stop_token_ids.clone().into(),
+            parse: None,
         };
         Ok(Prepared {
             prompt: ids.into_iter().map(u32::cast_signed).collect(),

@@ -61,10 +61,13 @@ impl StopScanner {
         None
     }
 
-    /// Gives out what was held back: the text has ended.
+    /// Gives out what was held back: the text has ended, or something else than text comes.
     pub(crate) fn finish(&mut self, out: &mut String) {
         out.push_str(&self.held);
         self.held.clear();
+        for pattern in &mut self.patterns {
+            pattern.matched = 0;
+        }
     }
 }
 

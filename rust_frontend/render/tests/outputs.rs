@@ -70,6 +70,7 @@ fn a_stop_string_over_tokens_is_cut_out_and_ends_the_output() {
         reason: FinishReason::Stop,
         stop_reason: Some(StopReason::Text("END.".to_owned())),
         completion_tokens: 8,
+        reasoning_tokens: None,
     };
     assert_eq!(ended, wanted);
 }
@@ -98,7 +99,8 @@ fn an_end_token_counts_and_is_not_shown() {
         Ended {
             reason: FinishReason::Stop,
             stop_reason: None,
-            completion_tokens: 3
+            completion_tokens: 3,
+            reasoning_tokens: None,
         }
     );
 }

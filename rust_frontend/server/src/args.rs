@@ -27,6 +27,11 @@ Fields of the configuration (octavo.config.FrontendConfig):
   replay_timeout_s     streams whose engine stays away for longer end with an error (300)
   shutdown_timeout_s   how long running requests may go on after SIGTERM (0)
   scheduling_policy    fcfs or priority: whether requests may name a priority (fcfs)
+  tool_call_parser     name of the format of tool calls, or \"auto\"; null: none
+  reasoning_parser     name of the format of reasoning, or \"auto\"; null: none
+  enable_auto_tool_choice
+                       whether requests may leave it to the model to call tools (false)
+  format_files         files of further output formats ([])
   log_level            debug, info, warning or error (info)
 
 Life:
@@ -53,7 +58,8 @@ mod tests {
         command.clone().debug_assert();
         let help = command.render_long_help().to_string();
         let fields = "listen_fd engine_endpoint tokenizer_dir served_model_names seed max_open_requests \
-            replay_timeout_s shutdown_timeout_s scheduling_policy log_level";
+            replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
+            enable_auto_tool_choice format_files log_level";
         for field in fields.split_whitespace() {
             assert!(help.contains(field), "{field}");
         }

@@ -34,6 +34,18 @@ pub(crate) struct Config {
     /// "fcfs" or "priority": whether requests may name a priority.
     #[serde(default = "default_policy")]
     pub(crate) scheduling_policy: String,
+    /// A name of a format of tool calls, or "auto"; `None`: calls are text, and requests with tools are refused.
+    #[serde(default)]
+    pub(crate) tool_call_parser: Option<String>,
+    /// A name of a format of reasoning, or "auto"; `None`: reasoning is content.
+    #[serde(default)]
+    pub(crate) reasoning_parser: Option<String>,
+    /// Whether requests may leave it to the model to call tools.
+    #[serde(default)]
+    pub(crate) enable_auto_tool_choice: bool,
+    /// Files of further output formats.
+    #[serde(default)]
+    pub(crate) format_files: Vec<PathBuf>,
     /// "debug", "info", "warning" or "error".
     #[serde(default = "default_log_level")]
     pub(crate) log_level: String,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use octavo_edge::{Listener, Settings, Shutdown, Signals, serve};
 use octavo_engine::{EngineClient, EngineConfig};
 use octavo_http::App;
-use octavo_render::Renderer;
+use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::Metrics;
 use serde_json::json;
 
@@ -58,8 +58,18 @@ fn listen(config: &Config) -> Result<Listener, Failure> {
 }
 
 fn load(config: &Config) -> Result<Renderer, Failure> {
+    let parsers = ParserSettings {
+        tool: config.tool_call_parser.clone(),
+        reasoning: config.reasoning_parser.clone(),
+        auto_tool_choice: config.enable_auto_tool_choice,
+        format_files: config.format_files.clone(),
+    };
     let renderer = Renderer::load(&config.tokenizer_dir, config.seed)
+        .and_then(|renderer| renderer.with_parsers(&parsers))
         .map_err(|error| Failure::config(error.to_string()))?;
+    for note in renderer.notes() {
+        tracing::info!("{note}");
+    }
     for warning in renderer.warnings() {
         tracing::warn!("{warning}");
     }

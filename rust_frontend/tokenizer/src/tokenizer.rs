@@ -189,6 +189,16 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// Ids and texts of the tokens that clients do not see.
+    pub fn special_texts(&self) -> Vec<(u32, String)> {
+        let added = self.inner.get_added_tokens_decoder();
+        added
+            .into_iter()
+            .filter(|(_, token)| token.special)
+            .map(|(id, token)| (id, token.content))
+            .collect()
+    }
+
     /// One more than the largest id.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()

@@ -8,6 +8,7 @@
     clippy::panic
 )]
 
+pub mod answer;
 pub mod client;
 pub mod engine;
 pub mod model;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use octavo_edge::{Listener, Settings, Shutdown, serve};
 use octavo_http::App;
-use octavo_render::Renderer;
+use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::Metrics;
 use tokio::task::JoinHandle;
 
@@ -59,13 +60,38 @@ impl Server {
     }
 
     pub async fn start_with(settings: Settings, patience: Duration) -> Self {
-        let model = model::folder();
+        let none = ParserSettings::default();
+        Self::start_all(model::folder(), settings, patience, &none).await
+    }
+
+    /// Starts a server that parses, and lets the model decide about calls.
+    pub async fn parsing(tool: Option<&str>, reasoning: Option<&str>) -> Self {
+        let parsers = ParserSettings {
+            tool: tool.map(str::to_owned),
+            reasoning: reasoning.map(str::to_owned),
+            auto_tool_choice: true,
+            format_files: Vec::new(),
+        };
+        Self::start_parsing(model::folder(), &parsers).await
+    }
+
+    pub async fn start_parsing(model: tempfile::TempDir, parsers: &ParserSettings) -> Self {
+        Self::start_all(model, Settings::default(), Duration::ZERO, parsers).await
+    }
+
+    async fn start_all(
+        model: tempfile::TempDir,
+        settings: Settings,
+        patience: Duration,
+        parsers: &ParserSettings,
+    ) -> Self {
+        let renderer = Renderer::load(model.path(), Some(1)).unwrap();
         let script = Arc::new(Script::default());
         let metrics = Arc::new(Metrics::new("test"));
         let shutdown = Shutdown::default();
         let app = App {
             generate: Arc::clone(&script) as Arc<_>,
-            renderer: Arc::new(Renderer::load(model.path(), Some(1)).unwrap()),
+            renderer: Arc::new(renderer.with_parsers(parsers).unwrap()),
             metrics: Arc::clone(&metrics),
             model_names: vec!["test".to_owned(), "alias".to_owned()],
             priorities: true,
