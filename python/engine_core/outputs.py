@@ -10,10 +10,14 @@ from octavo.wire.frontend import Delta, Finish
 
 if TYPE_CHECKING:
     from octavo.engine_core.request import Request
+    from octavo.engine_core.sched.draft import Row
     from octavo.engine_core.sched.scheduler import Scheduler
     from octavo.wire.worker import StepResult
 
 __all__ = ["apply_result", "end_delta"]
+
+#: The length of one token, packed.
+_ONE = array("i", [1]).tobytes()
 
 
 def apply_result(scheduler: Scheduler, result: StepResult) -> list[Delta]:
@@ -21,12 +25,22 @@ def apply_result(scheduler: Scheduler, result: StepResult) -> list[Delta]:
 
     Raises ProtocolError if the result is not that plan's.
     """
-    rows = scheduler.take_flight(result.step)
-    slots, generations, lengths = (array("i", part) for part in (result.slots, result.generations, result.lengths))
-    tokens = array("i", result.tokens)
-    sampling = [(row.slot, row.generation) for row in rows if row.samples]
-    if sampling != list(zip(slots, generations, strict=True)) or len(lengths) != len(slots):
+    flight = scheduler.take_flight(result.step)
+    if (result.slots, result.generations) != (flight.slots, flight.generations):
         raise ProtocolError(f"the result of step {result.step} is for other rows than the plan sampled")
+    steady = 4 * len(flight.steady)  # bytes
+    if len(result.lengths) != len(result.slots) or result.lengths[:steady] != _ONE * len(flight.steady):
+        raise ProtocolError(f"the result of step {result.step} has the lengths {result.lengths.hex()}")
+    deltas = scheduler.complete_steady(flight, result.tokens[:steady])
+    if flight.rows:
+        deltas += _apply_rows(scheduler, flight.rows, result, steady)
+    scheduler.step_ended(result.step)
+    return deltas
+
+
+def _apply_rows(scheduler: Scheduler, rows: list[Row], result: StepResult, begin: int) -> list[Delta]:
+    """Apply what the rows drew; their parts of the result begin at byte `begin`."""
+    lengths, tokens = array("i", result.lengths[begin:]), array("i", result.tokens[begin:])
     deltas: list[Delta] = []
     entry = offset = 0
     for row in rows:
@@ -41,7 +55,6 @@ def apply_result(scheduler: Scheduler, result: StepResult) -> list[Delta]:
         if outcome is not None and outcome.took:
             kept = sampled if outcome.took == len(sampled) else sampled[: outcome.took]
             deltas.append(_delta(row.request, kept, outcome.finish))
-    scheduler.step_ended(result.step)
     return deltas
 
 
@@ -52,5 +65,6 @@ def end_delta(request_id: int, attempt: int, start: int, finish: Finish) -> Delt
 
 def _delta(request: Request, sampled: array[int], finish: Finish | None) -> Delta:
     cached, request.unreported_cached = request.unreported_cached, None
+    queued, request.queued_us = request.queued_us, None
     start = request.emitted - len(sampled)
-    return Delta(request.id, request.attempt, start, sampled.tobytes(), finish, cached)
+    return Delta(request.id, request.attempt, start, sampled.tobytes(), finish, cached, queued_us=queued)

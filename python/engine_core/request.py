@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from octavo.engine_core.cache.coordinator import Chains, KvTables
     from octavo.engine_core.sched.budget import SchedLimits
+    from octavo.engine_core.sched.draft import Row
     from octavo.wire.frontend import AddRequest
 
 __all__ = ["Request", "Status"]
@@ -44,6 +45,7 @@ class Request:
         "flight_computed",
         "flight_drafts",
         "flight_samples",
+        "flight_steady",
         "generation",
         "high_water",
         "id",
@@ -51,16 +53,21 @@ class Request:
         "limit",
         "name",
         "num_computed",
+        "plain",
         "prompt_len",
+        "queued_us",
+        "row",
         "sampling",
         "slot",
         "started",
         "status",
+        "steady_end",
         "stop_ids",
         "tables",
         "tokens",
         "unreported_cached",
         "waits",
+        "wake",
     )
 
     def __init__(self, message: AddRequest, chains: Chains, limits: SchedLimits) -> None:
@@ -79,6 +86,12 @@ class Request:
         self.tables: KvTables | None = None  # while RUNNING
         self.num_computed = 0
         self.flight_computed = self.flight_drafts = self.flight_samples = 0
+        self.plain = message.sampling.extras is None and message.grammar is None  # nothing but a token to draw
+        self.flight_steady = 0  # rows in flight that draw one token and compute one, which the three before do not count
+        self.steady_end = -1  # with at most so many tokens its next row is steady; -1: never
+        self.wake = 0  # a steady row that has computed so many tokens ends what is steady
+        self.row: Row | None = None  # the steady row, always the same one while it runs
+        self.queued_us: int | None = None  # how long it waited to run first; for its first delta
         self.started = False  # has run before
         self.unreported_cached: int | None = None  # prompt tokens found in the cache at first; for its first delta
         self.waits = 0  # steps that it waited for another one to compute a block that it needs too
@@ -102,12 +115,17 @@ class Request:
     @property
     def tokens_max(self) -> int:
         """The most tokens that there can be when all rows in flight are done."""
-        return len(self.tokens) + self.flight_samples + self.flight_drafts
+        return len(self.tokens) + self.flight_samples + self.flight_drafts + self.flight_steady
 
     @property
     def suspect(self) -> bool:
         """Whether it was in flight in two crashes in a row without progress: it runs alone until it makes some."""
         return self.crashes >= 2
+
+    @property
+    def next_position(self) -> int:
+        """Tokens that are computed for certain when all rows in flight are done: where the next row begins."""
+        return self.num_computed + self.flight_computed + self.flight_steady
 
     def finished_already(self) -> Finish | None:
         """Return why a request that was replayed has nothing left to do, or None."""
@@ -127,6 +145,9 @@ class Request:
 
     def scheduled(self, count: int, drafts: int, samples: bool) -> None:
         """Note that a row is in flight."""
+        if count == 1 and samples and not drafts:
+            self.flight_steady += 1
+            return
         self.flight_computed += count - drafts
         self.flight_drafts += drafts
         self.flight_samples += samples
@@ -137,9 +158,12 @@ class Request:
         Tokens after a stop id or beyond the limit are dropped: the worker could not know.
         """
         self._expect(Status.RUNNING)
-        self.flight_computed -= count - drafts
-        self.flight_drafts -= drafts
-        self.flight_samples -= samples
+        if count == 1 and samples and not drafts:
+            self.flight_steady -= 1
+        else:
+            self.flight_computed -= count - drafts
+            self.flight_drafts -= drafts
+            self.flight_samples -= samples
         self.num_computed += count - drafts
         finish = None
         for position, token in enumerate(sampled):
@@ -181,20 +205,23 @@ class Request:
 
     def check(self) -> None:
         """Raise AssertionError unless the counters agree with each other and the status."""
-        flight = (self.flight_computed, self.flight_drafts, self.flight_samples)
+        flight = (self.flight_computed, self.flight_drafts, self.flight_samples, self.flight_steady)
         if self.status is not Status.RUNNING:
-            assert self.tables is None and self.slot == -1 and flight == (0, 0, 0) and self.num_computed == 0, self
+            assert self.tables is None and self.slot == -1 and not any(flight) and self.num_computed == 0, self
             return
         assert self.tables is not None and self.slot >= 0 and min(flight) >= 0, self
         assert self.remaining >= 1 and self.num_computed < len(self.tokens) < self.limit, self
         assert self.tokens_max <= self.limit, self
+        assert self.steady_end < 0 or (self.row is not None and self.flight_computed == 0), self
 
     def _leave(self) -> KvTables:
         tables = self.tables
         assert tables is not None
         self.tables = None
         self.slot = self.generation = -1
-        self.num_computed = self.flight_computed = self.flight_drafts = self.flight_samples = 0
+        self.high_water = max(self.high_water, self.num_computed)  # steady rows do not keep it
+        self.num_computed = self.flight_computed = self.flight_drafts = self.flight_samples = self.flight_steady = 0
+        self.steady_end, self.row = -1, None
         return tables
 
     def _expect(self, status: Status) -> None:

@@ -122,6 +122,7 @@ class KvCache:
             return False
         for group, table in pairs:
             group.extend(table, span)
+        tables.dirty = True
         self._refresh(tables)
         return True
 
@@ -141,7 +142,10 @@ class KvCache:
                 chain = chains[group.block_tokens]
                 chain.extend(tokens)
                 seal_full_blocks(group.pool, table, chain, computed)
-            group.pool.release(group.skip_left(table, computed))
+            skipped = group.skip_left(table, computed)
+            if skipped:
+                tables.dirty = True
+                group.pool.release(skipped)
         self._refresh(tables)
 
     def close(self, tables: KvTables, last_step: int | None) -> None:
@@ -190,5 +194,4 @@ class KvCache:
         skips = min(group.next_skip(table) for group, table in pairs)
         seals = min((t.sealed + 1) * g.block_tokens for g, t in pairs) if self.caching else NEVER
         tables.next_event = min(skips, seals)
-        tables.dirty = True
         return tables

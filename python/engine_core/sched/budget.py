@@ -42,7 +42,7 @@ def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
     remaining = request.remaining
     if budget < remaining:
         count = budget
-        start = request.num_computed + request.flight_computed
+        start = request.next_position
         aligned = (start + count) // limits.chunk_align * limits.chunk_align - start
         count = aligned if aligned > 0 else count  # a budget below the alignment still makes progress
         return Share(count, 0, False) if count > 0 else None

@@ -22,7 +22,7 @@ MAX_CRASHES_ALONE = 2
 
 def note_crash(state: SchedState) -> None:
     """Count a crash of the workers against all that was in flight; fail who caused it beyond doubt."""
-    rows = [row for flight in state.in_flight for row in flight.rows]
+    rows = [row for flight in state.in_flight for row in (*flight.steady, *flight.rows)]
     hit = {row.request.id: row.request for row in rows if row.request.generation == row.generation}
     for request in hit.values():
         request.crashed(alone=len(hit) == 1)

@@ -8,10 +8,9 @@ from octavo.engine_core.cache.group import Span
 from octavo.engine_core.sched.budget import Share, share
 from octavo.engine_core.sched.draft import Row
 from octavo.engine_core.sched.preemption import extend_or_preempt
+from octavo.engine_core.sched.steady import take_steady
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from octavo.engine_core.request import Request
     from octavo.engine_core.sched.draft import StepDraft
     from octavo.engine_core.sched.state import SchedState
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["add_row", "continue_running"]
 
 
-def continue_running(state: SchedState, draft: StepDraft, requests: Iterable[Request]) -> None:
+def continue_running(state: SchedState, draft: StepDraft, requests: list[Request]) -> None:
     """Give each of `requests`, in order, a row if budget and blocks allow; may preempt any running request."""
     prompts = []
-    for request in requests:
+    for request in take_steady(draft.steady, requests, draft.budget):
         if request.remaining > 1:
             prompts.append(request)
         elif draft.budget > 0 and request.tables is not None:
@@ -38,7 +37,7 @@ def add_row(state: SchedState, draft: StepDraft, request: Request) -> bool:
     tables = request.tables
     if got is None or tables is None:
         return False
-    end_max = request.num_computed + request.flight_computed + request.flight_drafts + got.tokens
+    end_max = request.next_position + request.flight_drafts + got.tokens
     if end_max > tables.covered or got.tokens - got.drafts > 1:  # else there is room already
         span = _span(request, got)
         if got.drafts and not state.cache.extend(tables, span):  # drafts are not worth anybody's preemption
@@ -51,5 +50,5 @@ def add_row(state: SchedState, draft: StepDraft, request: Request) -> bool:
 
 
 def _span(request: Request, got: Share) -> Span:
-    start = request.num_computed + request.flight_computed
+    start = request.next_position
     return Span(start, start + got.tokens - got.drafts, start + request.flight_drafts + got.tokens)

@@ -11,17 +11,23 @@ from octavo.engine_core.sched.draft import StepDraft
 from octavo.engine_core.sched.quarantine import MAX_CRASHES_ALONE, note_crash, run_suspect
 from octavo.engine_core.sched.running import continue_running
 from octavo.engine_core.sched.state import InFlight, SchedState
+from octavo.engine_core.sched.steady import complete_steady, settle
 from octavo.errors import ProtocolError, RequestError
+from octavo.wire.frontend import Finish
 from octavo.wire.worker import BlockDiff, NewRow, StepPlan
 
 if TYPE_CHECKING:
     from octavo.engine_core.cache.coordinator import KvCache
     from octavo.engine_core.sched.budget import SchedLimits
+    from octavo.engine_core.sched.counters import Counters
     from octavo.engine_core.sched.draft import Row
-    from octavo.engine_core.sched.state import Counters
-    from octavo.wire.frontend import AddRequest, Finish
+    from octavo.wire.frontend import AddRequest, Delta
 
 __all__ = ["Outcome", "Scheduler"]
+
+
+#: The count of a steady row, packed.
+_ONE = array("i", [1]).tobytes()
 
 
 class Outcome(NamedTuple):
@@ -124,8 +130,8 @@ class Scheduler:
             admit_waiting(state, draft)
         return self._seal(draft) if len(draft) else None
 
-    def take_flight(self, step: int) -> list[Row]:
-        """Return the rows of the oldest plan in flight, whose result has come.
+    def take_flight(self, step: int) -> InFlight:
+        """Return the oldest plan in flight, whose result has come.
 
         Raises ProtocolError if that is not the plan of `step`.
         """
@@ -134,7 +140,13 @@ class Scheduler:
             expected = state.in_flight[0].step if state.in_flight else "none"
             raise ProtocolError(f"a result of step {step} came, the next one in flight is {expected}")
         state.counters.steps += 1
-        return state.in_flight.popleft().rows
+        return state.in_flight.popleft()
+
+    def complete_steady(self, flight: InFlight, packed: bytes) -> list[Delta]:
+        """Apply the results of a plan's steady rows, one token each; return what is new for the frontend."""
+        deltas = complete_steady(flight.steady, packed, self._wake)
+        self._state.counters.generated_tokens += len(deltas)
+        return deltas
 
     def complete(self, row: Row, sampled: array[int]) -> Outcome | None:
         """Apply one row's result.
@@ -148,14 +160,31 @@ class Scheduler:
         finish = request.completed(row.tokens, row.drafts, row.samples, sampled)
         took = len(request.tokens) - before
         self._state.counters.generated_tokens += took
-        assert request.tables is not None
-        if request.num_computed >= request.tables.next_event:
-            self.cache.advance(request.tables, request.chains, request.tokens, request.num_computed)
+        self._advance(request)
         if finish is not None:
             self.finish(request)
         elif row.samples:
             self._state.computing.remove(request)
+            settle(self._state, request)
         return Outcome(took, finish)
+
+    def _wake(self, request: Request, token: int) -> Finish | None:
+        """Do what a steady request has come to after drawing `token`: its end, or full blocks."""
+        self._advance(request)
+        if token in request.stop_ids:
+            finish = Finish("stop", token)
+        elif len(request.tokens) >= request.limit:
+            finish = Finish("length")
+        else:
+            settle(self._state, request)
+            return None
+        self.finish(request)
+        return finish
+
+    def _advance(self, request: Request) -> None:
+        assert request.tables is not None
+        if request.num_computed >= request.tables.next_event:
+            self.cache.advance(request.tables, request.chains, request.tokens, request.num_computed)
 
     def step_ended(self, step: int) -> None:
         """Release the blocks that waited for this step, after all of its rows are complete."""
@@ -192,7 +221,7 @@ class Scheduler:
     def _seal(self, draft: StepDraft) -> StepPlan:
         state = self._state
         state.step += 1
-        rows = draft.ordered()
+        rows, steady = draft.ordered(), draft.steady
         blocks: list[BlockDiff] = []
         for row in rows:
             row.request.scheduled(row.tokens, row.drafts, row.samples)
@@ -200,18 +229,40 @@ class Scheduler:
             if tables is not None and tables.dirty:
                 diffs = tables.take_diffs()
                 blocks += [BlockDiff(group, row.slot, start, ids) for group, start, ids in diffs]
-        state.in_flight.append(InFlight(state.step, rows))
+            settle(state, row.request)
+        drawing = [*steady, *(row for row in rows if row.samples)]
+        slots = array("i", [row[1] for row in drawing])
+        generations = array("i", [row[2] for row in drawing])
+        state.in_flight.append(InFlight(state.step, steady, rows, slots.tobytes(), generations.tobytes()))
+        _count(state, steady, rows)
         drafts = bytes([row.drafts for row in rows]) if any(row.drafts for row in rows) else b""
         return StepPlan(
             step=state.step,
             new=tuple(_new_row(request) for request in draft.admitted if request.tables is not None),
             released=state.slots.take_released(),
             blocks=tuple(blocks),
-            rows=array("i", [row.slot for row in rows]).tobytes(),
-            counts=array("i", [row.tokens for row in rows]).tobytes(),
-            samples=bytes([row.samples for row in rows]),
-            drafts=drafts,
+            rows=slots[: len(steady)].tobytes() + array("i", [row.slot for row in rows]).tobytes(),
+            counts=_ONE * len(steady) + array("i", [row.tokens for row in rows]).tobytes(),
+            samples=b"\x01" * len(steady) + bytes([row.samples for row in rows]),
+            drafts=drafts and bytes(len(steady)) + drafts,
         )
+
+
+def _count(state: SchedState, steady: list[Row], rows: list[Row]) -> None:
+    """Count what a plan is made of."""
+    counters = state.counters
+    decode = len(steady)
+    tokens = prefill = prefill_tokens = 0
+    for row in rows:
+        tokens += row.tokens
+        if not (row.samples and row.tokens - row.drafts == 1):
+            prefill += 1
+            prefill_tokens += row.tokens
+    counters.step_tokens.observe(decode + tokens)
+    counters.decode_rows += decode + len(rows) - prefill
+    counters.prefill_rows += prefill
+    counters.decode_tokens += decode + tokens - prefill_tokens
+    counters.prefill_tokens += prefill_tokens
 
 
 def _new_row(request: Request) -> NewRow:

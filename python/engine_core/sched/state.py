@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from octavo.engine_core.sched.computing import Computing
+from octavo.engine_core.sched.counters import Counters
 from octavo.engine_core.sched.queue import RequestQueue
 from octavo.engine_core.sched.slots import Slots
 
@@ -16,26 +16,17 @@ if TYPE_CHECKING:
     from octavo.engine_core.sched.budget import SchedLimits
     from octavo.engine_core.sched.draft import Row
 
-__all__ = ["Counters", "InFlight", "SchedState"]
+__all__ = ["InFlight", "SchedState"]
 
 
 class InFlight(NamedTuple):
     """A plan whose result is not here yet."""
 
     step: int
-    rows: list[Row]
-
-
-@dataclass(slots=True)
-class Counters:
-    """Totals since the core started."""
-
-    prompt_tokens: int = 0
-    generated_tokens: int = 0
-    prefix_queries: int = 0
-    prefix_hits: int = 0
-    preemptions: int = 0
-    steps: int = 0
+    steady: list[Row]  # see steady.py; first in the plan
+    rows: list[Row]  # the others
+    slots: bytes  # int32 of the rows that draw, in order: what the result must repeat
+    generations: bytes  # int32, likewise
 
 
 class SchedState:
@@ -53,6 +44,7 @@ class SchedState:
         self.suspects: dict[int, Request] = {}  # see Request.suspect
         self.failed: list[tuple[Request, str]] = []  # that cannot go on, and why; not reported yet
         self.counters = Counters()
+        self.deferred = 0  # requests that the last step's admission passed over, for blocks that others compute
 
     def start(self, request: Request, hit: int) -> None:
         """Move a waiting request to the running ones, with the cached blocks of `hit` tokens."""
