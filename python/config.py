@@ -38,6 +38,9 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     graph_sizes: tuple[int, ...] | None = None  # of recorded steps; None: a table; (): none
     enable_prefix_caching: bool = True
     scheduling_policy: str = "fcfs"  # or "priority"
+    long_prefill_token_threshold: int | None = None  # None: half of a step; 0: no prompt is long
+    max_long_partial_prefills: int = 1
+    max_num_waiting: int | None = None  # requests in the engine beyond those that can start at once
     tensor_parallel_size: int = 1
     threads: int = 0  # per worker; 0: all cores but one, divided by ranks
     worker_timeout_s: float = 300.0
@@ -277,6 +280,25 @@ class ServeConfig:
         "Engine",
         "fcfs: in the order of arrival; priority: by the requests' field `priority` first, lower is earlier",
         "POLICY",
+    )
+    long_prefill_token_threshold: int | None = _setting(
+        None,
+        _or_none("auto", _count(0)),
+        "Engine",
+        "prompts with more tokens to compute get no more than this in a step that others want too; auto: half of "
+        "--max-num-batched-tokens; 0: no limit",
+        "N|auto",
+    )
+    max_long_partial_prefills: int = _setting(
+        1, _count(1), "Engine", "prompts longer than that which are computed at a time; shorter ones go ahead"
+    )
+    max_num_waiting: int | None = _setting(
+        None,
+        _or_none("auto", _count(0)),
+        "Engine",
+        "requests that wait in the engine for a place at most; more are answered with 429; auto: as many as "
+        "--max-open-requests lets in",
+        "N|auto",
     )
     block_size: int = _setting(16, _power_of_two(1, 1024), "Engine", "tokens in one KV block (a power of two)")
     kv_cache_memory_bytes: int | None = _setting(

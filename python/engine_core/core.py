@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from octavo.engine_core.outputs import apply_result, end_delta
 from octavo.engine_core.sched.scheduler import Scheduler
-from octavo.wire.frontend import Finish, Stats
+from octavo.wire.frontend import Finish, Stats, StepStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,7 @@ class Core:
 
     def __init__(self, limits: SchedLimits, cache: KvCache) -> None:
         self._scheduler = Scheduler(limits, cache)
+        self._plan_s: deque[float] = deque()  # what the plans in flight took to make
 
     @property
     def idle(self) -> bool:
@@ -42,6 +45,9 @@ class Core:
         """
         finish = self._scheduler.add(message)
         if finish is None:
+            request = self._scheduler.get(message.id)
+            if request is not None and request.came_us == 0:
+                request.came_us = _now_us()
             return None
         return end_delta(message.id, message.attempt, len(message.emitted) // 4, finish)
 
@@ -58,14 +64,28 @@ class Core:
 
     def next_plan(self) -> StepPlan | None:
         """Return the next plan to send, or None if none can go now."""
-        return self._scheduler.schedule()
+        began = time.perf_counter()
+        plan = self._scheduler.schedule()
+        if plan is None:
+            return None
+        if plan.new:
+            now = _now_us()
+            for request in self._scheduler.take_started():
+                request.queued_us = now - request.came_us
+        self._plan_s.append(time.perf_counter() - began)
+        return plan
 
     def result(self, result: StepResult) -> list[Delta]:
         """Apply the result of the oldest plan in flight. Raises ProtocolError if it is not that plan's."""
-        return apply_result(self._scheduler, result)
+        began = time.perf_counter()
+        deltas = apply_result(self._scheduler, result)
+        seconds = self._plan_s.popleft() + time.perf_counter() - began
+        self._scheduler.counters.scheduler_seconds.observe(seconds)
+        return deltas
 
     def crashed(self) -> None:
         """Put all running requests back to waiting, with their tokens: the workers are gone."""
+        self._plan_s.clear()
         self._scheduler.crashed()
 
     def take_failed(self) -> list[Delta]:
@@ -90,8 +110,27 @@ class Core:
             preemptions=counters.preemptions,
             worker_restarts=worker_restarts,
             steps=counters.steps,
+            detail=self._detail(),
+        )
+
+    def _detail(self) -> StepStats:
+        scheduler, counters = self._scheduler, self._scheduler.counters
+        return StepStats(
+            waiting_capacity=scheduler.num_waiting - scheduler.num_deferred,
+            waiting_deferred=scheduler.num_deferred,
+            cached_blocks=scheduler.cache.num_cached(),
+            decode_tokens=counters.decode_tokens,
+            prefill_tokens=counters.prefill_tokens,
+            decode_rows=counters.decode_rows,
+            prefill_rows=counters.prefill_rows,
+            scheduler_seconds=counters.scheduler_seconds.record(),
+            step_tokens=counters.step_tokens.record(),
         )
 
     def check(self) -> None:
         """Raise AssertionError unless all invariants hold."""
         self._scheduler.check()
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000

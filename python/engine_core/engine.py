@@ -172,6 +172,7 @@ class EngineCore(Actor[EngineMessage]):
             world_size=config.tensor_parallel_size,
             dtype=config.dtype,
             startup_ms=int((time.monotonic() - self._started) * 1000),
+            prefix_caching=config.enable_prefix_caching,
         )
 
     def _result(self, result: StepResult) -> None:
@@ -242,9 +243,16 @@ class EngineCore(Actor[EngineMessage]):
             num_drafts=self._num_drafts,
             chunk_align=self._plan.chunk_align,
             vocab_size=self._specs.vocab_size,
+            long_prefill_threshold=self._long_prefill(),
+            max_long_prefills=self._config.max_long_partial_prefills,
+            max_num_waiting=self._config.max_num_waiting,
             priorities=self._config.scheduling_policy == "priority",
         )
         return Core(limits, self._plan.cache)
+
+    def _long_prefill(self) -> int:
+        given = self._config.long_prefill_token_threshold
+        return max(1, self._config.max_num_batched_tokens // 2) if given is None else given
 
     def _workers_down(self, event: GroupDown) -> None:
         self._up = False

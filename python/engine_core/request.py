@@ -39,6 +39,7 @@ class Request:
     __slots__ = (
         "arrival_us",
         "attempt",
+        "came_us",
         "chains",
         "crashes",
         "crashes_alone",
@@ -87,10 +88,13 @@ class Request:
         self.num_computed = 0
         self.flight_computed = self.flight_drafts = self.flight_samples = 0
         self.plain = message.sampling.extras is None and message.grammar is None  # nothing but a token to draw
-        self.flight_steady = 0  # rows in flight that draw one token and compute one, which the three before do not count
+        self.flight_steady = (
+            0  # rows in flight that draw one token and compute one, which the three before do not count
+        )
         self.steady_end = -1  # with at most so many tokens its next row is steady; -1: never
         self.wake = 0  # a steady row that has computed so many tokens ends what is steady
         self.row: Row | None = None  # the steady row, always the same one while it runs
+        self.came_us = 0  # on the core's clock
         self.queued_us: int | None = None  # how long it waited to run first; for its first delta
         self.started = False  # has run before
         self.unreported_cached: int | None = None  # prompt tokens found in the cache at first; for its first delta

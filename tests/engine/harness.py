@@ -30,6 +30,9 @@ class Setup:
     window: int = 1
     num_drafts: int = 0
     caching: bool = True
+    long_prefill: int = 0
+    max_long: int = 1
+    max_waiting: int | None = None
     model: str = "fake?in_process=1"
 
 
@@ -41,6 +44,7 @@ class Transcript:
     finish: str | None = None
     message: str | None = None
     cached: int | None = None
+    queued_us: int | None = None
 
 
 def request(
@@ -86,6 +90,9 @@ class Harness:
             setup.window,
             setup.num_drafts,
             align,
+            long_prefill_threshold=setup.long_prefill,
+            max_long_prefills=setup.max_long,
+            max_num_waiting=setup.max_waiting,
             priorities=True,
         )
         alone = build_cache(groups, [setup.max_model_len] * len(groups), flight, base)
@@ -198,6 +205,9 @@ class Harness:
             seen.tokens += array("i", delta.tokens)
             if delta.cached_tokens is not None:
                 seen.cached = delta.cached_tokens
+            if delta.queued_us is not None:
+                assert seen.queued_us is None, "told once"
+                seen.queued_us = delta.queued_us
             if delta.finish is not None:
                 seen.finish, seen.message = delta.finish.reason, delta.finish.message
                 self.finished.append(delta.id)

@@ -50,6 +50,8 @@ setups = st.builds(
     window=st.integers(1, 2),
     num_drafts=st.integers(0, 3),
     caching=st.booleans() | st.just(True),
+    long_prefill=st.sampled_from([0, 0, 3, 9]),
+    max_long=st.integers(1, 2),
 )
 
 

@@ -30,11 +30,17 @@ class BlockPool:
         self._free = FreeList(num_blocks)
         self._refs = [0] * num_blocks
         self._hashes: list[bytes | None] = [None] * num_blocks
+        self._cached = 0  # free ones with a hash
 
     @property
     def num_free(self) -> int:
         """Blocks that can be allocated now, cached ones included."""
         return len(self._free)
+
+    @property
+    def num_cached(self) -> int:
+        """Free blocks whose content can still be found."""
+        return self._cached
 
     @property
     def capacity(self) -> int:
@@ -56,6 +62,7 @@ class BlockPool:
         if digest is not None:
             self._index.remove((self.group, digest))
             self._hashes[block] = None
+            self._cached -= 1
         self._refs[block] = 1
         return block
 
@@ -65,6 +72,7 @@ class BlockPool:
             raise ValueError(f"block {block} of group {self.group} is not cached")
         if self._refs[block] == 0:
             self._free.remove(block)
+            self._cached -= 1
         self._refs[block] += 1
 
     def seal(self, block: int, digest: bytes) -> None:
@@ -85,12 +93,14 @@ class BlockPool:
                     self._free.push_front(block)
                 else:
                     self._free.push_back(block)
+                    self._cached += 1
 
     def forget(self) -> None:
         """Take all hashes off: what the blocks held is lost. No block may be held; the index is cleared apart."""
         if self.num_free != self.capacity:
             raise ValueError(f"{self.capacity - self.num_free} blocks of group {self.group} are still held")
         self._hashes = [None] * self.num_blocks
+        self._cached = 0
 
     def check(self, held: dict[int, int]) -> None:
         """Raise AssertionError unless reference counts equal `held` (block to number of owners) and nothing is lost."""
@@ -104,5 +114,6 @@ class BlockPool:
             digest = self._hashes[block]
             assert digest is None or self._index.get((self.group, digest)) == block, f"block {block} is not indexed"
         assert self._refs[NULL_BLOCK] == 0 and self._hashes[NULL_BLOCK] is None
+        assert self._cached == sum(self._hashes[block] is not None for block in self._free)
         indexed = sum(1 for (group, _), _block in self._index.items() if group == self.group)
         assert indexed == sum(digest is not None for digest in self._hashes)

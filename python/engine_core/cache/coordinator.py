@@ -172,6 +172,10 @@ class KvCache:
         """Return the free blocks of all groups."""
         return sum(group.pool.num_free for group in self.groups)
 
+    def num_cached(self) -> int:
+        """Return the free blocks of all groups whose content can still be found."""
+        return sum(group.pool.num_cached for group in self.groups)
+
     def num_blocks(self) -> int:
         """Return the blocks of all groups, null blocks not included."""
         return sum(group.pool.capacity for group in self.groups)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from octavo.engine_core.sched.fairness import is_long, num_long
 from octavo.engine_core.sched.running import add_row
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["admit_waiting", "try_admit"]
 
-#: Requests that others may overtake while they wait for a block that is being computed; bounds the time of a step.
+#: Requests that others may overtake in a step; bounds its time.
 _MAX_PASSED_OVER = 32
 #: One block in so many stays free at admission, so that those who run can grow for a while.
 _WATERMARK = 100
@@ -23,26 +24,30 @@ def admit_waiting(state: SchedState, draft: StepDraft) -> None:
     """Start waiting requests while there are slots, tokens and blocks. A step that preempted admits nobody.
 
     The first one that does not fit holds up those behind it, so that long prompts are not overtaken for ever. One
-    that waits for another to compute its next block does not.
+    that waits for another to compute its next block does not, nor does a long prompt that waits for another one.
     """
-    if draft.preempted or not len(state.waiting):
+    state.deferred = 0
+    if draft.preempted or not len(state.waiting) or state.slots.num_free == 0 or draft.budget == 0:
         return
-    reserved, passed_over = _reserved(state), 0
-    for request in state.waiting.snapshot():
-        if draft.budget == 0 or state.slots.num_free == 0:
+    reserved, longs, passed_over = _reserved(state), num_long(state), 0
+    for request in state.waiting:
+        if draft.budget == 0 or state.slots.num_free == 0 or passed_over == _MAX_PASSED_OVER:
             return
         hit = state.cache.longest_hit(request.chains, request.tokens)
+        long = is_long(state, len(request.tokens) - hit)
         if state.computing.worth_waiting(request, hit):
             request.waits += 1
+            state.deferred += 1
             passed_over += 1
-            if passed_over == _MAX_PASSED_OVER:
-                return
-            continue
-        if not _start(state, draft, request, hit, reserved):
+        elif long and longs >= state.limits.max_long_prefills:
+            passed_over += 1
+        elif not _start(state, draft, request, hit, reserved):
             return
-        assert request.tables is not None
-        ahead = state.cache.ahead(request.tables, len(request.tokens))
-        reserved = [keep + more for keep, more in zip(reserved, ahead, strict=True)]
+        else:
+            assert request.tables is not None
+            longs += long
+            ahead = state.cache.ahead(request.tables, len(request.tokens))
+            reserved = [keep + more for keep, more in zip(reserved, ahead, strict=True)]
 
 
 def try_admit(state: SchedState, draft: StepDraft, request: Request) -> bool:
@@ -71,7 +76,7 @@ def _start(state: SchedState, draft: StepDraft, request: Request, hit: int, rese
 def _reserved(state: SchedState) -> list[int]:
     """Return the blocks of each group that running prompts have yet to allocate, and the watermark."""
     reserved = [-(-group.pool.capacity // _WATERMARK) for group in state.cache.groups]
-    for request in state.running:
+    for request in state.prefilling.values():
         if request.remaining > 1 and request.tables is not None:
             ahead = state.cache.ahead(request.tables, len(request.tokens))
             reserved = [keep + more for keep, more in zip(reserved, ahead, strict=True)]

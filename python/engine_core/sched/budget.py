@@ -22,6 +22,9 @@ class SchedLimits:
     num_drafts: int = 0  # at most, for each decode row
     chunk_align: int = 1  # tokens; where chunks of a prompt end, but the last one
     vocab_size: int = 1 << 31  # token ids are below
+    long_prefill_threshold: int = 0  # prompts with more tokens to compute yield to others; 0: none do
+    max_long_prefills: int = 1  # such prompts computed at a time
+    max_num_waiting: int | None = None  # requests beyond those that could start at once; None: any number
     priorities: bool = False  # requests with a lower priority value go first; otherwise all in the order of arrival
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from octavo.engine_core.cache.group import Span
-from octavo.engine_core.sched.budget import Share, share
+from octavo.engine_core.sched.budget import Share
 from octavo.engine_core.sched.draft import Row
+from octavo.engine_core.sched.fairness import first_share, span_of
 from octavo.engine_core.sched.preemption import extend_or_preempt
 from octavo.engine_core.sched.steady import take_steady
 
@@ -33,22 +33,17 @@ def continue_running(state: SchedState, draft: StepDraft, requests: list[Request
 
 def add_row(state: SchedState, draft: StepDraft, request: Request) -> bool:
     """Give a running request its share of the step. Returns whether it got a row."""
-    got = share(request, draft.budget, state.limits)
+    got = first_share(state, draft, request)
     tables = request.tables
     if got is None or tables is None:
         return False
     end_max = request.next_position + request.flight_drafts + got.tokens
     if end_max > tables.covered or got.tokens - got.drafts > 1:  # else there is room already
-        span = _span(request, got)
+        span = span_of(request, got)
         if got.drafts and not state.cache.extend(tables, span):  # drafts are not worth anybody's preemption
             got = Share(got.tokens - got.drafts, 0, got.samples)
-            span = _span(request, got)
+            span = span_of(request, got)
         if not extend_or_preempt(state, draft, request, span):
             return False
     draft.add(Row(request, request.slot, request.generation, *got))
     return True
-
-
-def _span(request: Request, got: Share) -> Span:
-    start = request.next_position
-    return Span(start, start + got.tokens - got.drafts, start + request.flight_drafts + got.tokens)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from octavo.engine_core.request import Request, Status
 from octavo.engine_core.sched.admission import admit_waiting
 from octavo.engine_core.sched.draft import StepDraft
+from octavo.engine_core.sched.fairness import top_up
 from octavo.engine_core.sched.quarantine import MAX_CRASHES_ALONE, note_crash, run_suspect
 from octavo.engine_core.sched.running import continue_running
 from octavo.engine_core.sched.state import InFlight, SchedState
@@ -69,6 +70,11 @@ class Scheduler:
         return len(self._state.waiting)
 
     @property
+    def num_deferred(self) -> int:
+        """Of these, requests that wait for blocks which another one computes."""
+        return min(self._state.deferred, len(self._state.waiting))
+
+    @property
     def num_in_flight(self) -> int:
         """Plans without a result."""
         return len(self._state.in_flight)
@@ -92,6 +98,7 @@ class Scheduler:
                 return None
             self.finish(known)
         cache, limits = self._state.cache, self._state.limits
+        self._refuse_crowd(message)
         request = Request(message, cache.open_chains(message.domain), limits)
         if not cache.fits_ever(len(request.tokens) + 1):
             pools = ", ".join(str(group.pool.capacity * group.block_tokens) for group in cache.groups)
@@ -107,10 +114,24 @@ class Scheduler:
             self._state.waiting.add(request)
         return done
 
+    def _refuse_crowd(self, message: AddRequest) -> None:
+        """Raise RequestError for a new request beyond --max-num-waiting; one that is sent again has its place."""
+        most, state = self._state.limits.max_num_waiting, self._state
+        if most is None or message.attempt > 1 or len(state.waiting) - state.slots.num_free < most:
+            return
+        raise RequestError(
+            f"{len(state.waiting)} requests wait, {most} may (--max-num-waiting); try again", "overloaded"
+        )
+
     def finish(self, request: Request) -> None:
         """Take a request out and give back what it holds; its results in flight will be dropped."""
         self._state.finish(request)
         del self._requests[request.id]
+
+    def take_started(self) -> list[Request]:
+        """Return requests that have started for the first time, each once."""
+        fresh, self._state.fresh = self._state.fresh, []
+        return fresh
 
     def take_failed(self) -> list[tuple[Request, str]]:
         """Return requests that cannot go on, finished already, and what to tell their clients; each once."""
@@ -128,6 +149,7 @@ class Scheduler:
         if not run_suspect(state, draft):
             continue_running(state, draft, state.running.snapshot())
             admit_waiting(state, draft)
+            top_up(state, draft)
         return self._seal(draft) if len(draft) else None
 
     def take_flight(self, step: int) -> InFlight:
@@ -164,7 +186,7 @@ class Scheduler:
         if finish is not None:
             self.finish(request)
         elif row.samples:
-            self._state.computing.remove(request)
+            self._state.prefilled(request)
             settle(self._state, request)
         return Outcome(took, finish)
 
@@ -217,6 +239,7 @@ class Scheduler:
         state.cache.check(r.tables for r in state.running if r.tables is not None)
         if not state.running:
             assert len(state.computing) == 0
+        assert set(state.prefilling) <= {request.id for request in state.running}
 
     def _seal(self, draft: StepDraft) -> StepPlan:
         state = self._state

@@ -38,10 +38,12 @@ class SchedState:
         self.slots = Slots(limits.max_num_seqs)
         self.waiting = RequestQueue()
         self.running = RequestQueue()
+        self.prefilling: dict[int, Request] = {}  # of the running ones, those whose known tokens are not all computed
         self.computing = Computing()
         self.in_flight: deque[InFlight] = deque()
         self.step = 0  # of the last plan
         self.suspects: dict[int, Request] = {}  # see Request.suspect
+        self.fresh: list[Request] = []  # that run for the first time; nobody has asked yet
         self.failed: list[tuple[Request, str]] = []  # that cannot go on, and why; not reported yet
         self.counters = Counters()
         self.deferred = 0  # requests that the last step's admission passed over, for blocks that others compute
@@ -49,9 +51,13 @@ class SchedState:
     def start(self, request: Request, hit: int) -> None:
         """Move a waiting request to the running ones, with the cached blocks of `hit` tokens."""
         self.waiting.remove(request)
+        first = not request.started
         slot, generation = self.slots.take()
         request.start(slot, generation, self.cache.open(request.chains, hit), hit)
         self.running.add(request)
+        self.prefilling[request.id] = request
+        if first:
+            self.fresh.append(request)
         self.computing.add(request)
 
     def requeue(self, request: Request) -> None:
@@ -80,6 +86,11 @@ class SchedState:
     def _leave_slot(self, request: Request) -> None:
         self.running.remove(request)
         self.slots.release(request.slot)
+        self.prefilled(request)
+
+    def prefilled(self, request: Request) -> None:
+        """Note that a request's known tokens are computed, or that it does not run any more. Idempotent."""
+        self.prefilling.pop(request.id, None)
         self.computing.remove(request)
 
     def _fence(self) -> int | None:

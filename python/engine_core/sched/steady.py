@@ -27,7 +27,7 @@ NEVER_STEADY = -1
 
 
 def settle(state: SchedState, request: Request) -> None:
-    """Find out how far a running request is steady. Called whenever one of its rows goes the general way, or wakes it."""
+    """Find out how far a running request is steady. Called when a row of its goes the general way, or wakes it."""
     tables = request.tables
     if (
         tables is None
