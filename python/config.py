@@ -7,13 +7,26 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from octavo.errors import ConfigError
 
-__all__ = ["EngineConfig", "FrontendConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
+__all__ = ["EngineConfig", "FrontendConfig", "KvEventsConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
+
+
+class KvEventsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whether and where the prefix cache says what it holds (vLLM's fields)."""
+
+    enable_kv_cache_events: bool = False
+    publisher: Literal["zmq", "null"] = "zmq"  # "null": nowhere
+    endpoint: str = "tcp://*:5557"  # of the PUB socket
+    replay_endpoint: str | None = None  # of the ROUTER socket that sends again what was missed; None: none
+    buffer_steps: Annotated[int, msgspec.Meta(ge=0)] = 10_000  # batches kept for replay
+    hwm: Annotated[int, msgspec.Meta(ge=0)] = 100_000  # messages that queue for a subscriber before it loses some
+    max_queue_size: Annotated[int, msgspec.Meta(ge=0)] = 100_000  # vLLM's; nothing queues here
+    topic: str = ""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,6 +54,8 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     long_prefill_token_threshold: int | None = None  # None: half of a step; 0: no prompt is long
     max_long_partial_prefills: int = 1
     max_num_waiting: int | None = None  # requests in the engine beyond those that can start at once
+    plans_in_flight: int | None = None  # 1 or 2; None: 1 on CPUs, 2 on GPUs
+    kv_events: KvEventsConfig | None = None  # None: nobody is told
     tensor_parallel_size: int = 1
     threads: int = 0  # per worker; 0: all cores but one, divided by ranks
     worker_timeout_s: float = 300.0
@@ -141,6 +156,13 @@ def _or_none(word: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
         return None if text == word else parse(text)
 
     return parse_or_none
+
+
+def _kv_events(text: str) -> KvEventsConfig:
+    try:
+        return msgspec.json.decode(text, type=KvEventsConfig)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"must be a JSON object with vLLM's fields: {error}") from None
 
 
 def _choice(*words: str) -> Callable[[str], str]:
@@ -291,6 +313,22 @@ class ServeConfig:
     )
     max_long_partial_prefills: int = _setting(
         1, _count(1), "Engine", "prompts longer than that which are computed at a time; shorter ones go ahead"
+    )
+    kv_events_config: KvEventsConfig | None = _setting(  # noqa: RUF009  # a field, as all others
+        None,
+        _kv_events,
+        "Engine",
+        'JSON that says where changes of the prefix cache are published, such as {"enable_kv_cache_events": true, '
+        '"endpoint": "tcp://127.0.0.1:5557", "replay_endpoint": "tcp://127.0.0.1:5558"}',
+        "JSON",
+    )
+    plans_in_flight: int | None = _setting(
+        None,
+        _or_none("auto", _count(1, 2)),
+        "Engine",
+        "steps that are planned before their results are there; auto: 2 on GPUs, 1 on CPUs, which core and workers "
+        "share",
+        "N|auto",
     )
     max_num_waiting: int | None = _setting(
         None,

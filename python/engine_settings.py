@@ -12,7 +12,7 @@ from octavo.memory import available_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from octavo.config import ServeConfig
+    from octavo.config import KvEventsConfig, ServeConfig
     from octavo.modelfiles import ModelFiles
 
 __all__ = ["RESTART_WINDOW_S", "engine_config"]
@@ -52,6 +52,8 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         long_prefill_token_threshold=config.long_prefill_token_threshold,
         max_long_partial_prefills=config.max_long_partial_prefills,
         max_num_waiting=config.max_num_waiting,
+        plans_in_flight=config.plans_in_flight,
+        kv_events=_kv_events(config),
         block_size=config.block_size,
         enable_prefix_caching=config.enable_prefix_caching,
         device=device,
@@ -65,6 +67,16 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         restart_window_s=RESTART_WINDOW_S,
         log_level=config.log_level,
     )
+
+
+def _kv_events(config: ServeConfig) -> KvEventsConfig | None:
+    """Return where KV events go; None where they are not wanted. Raises ConfigError if there can be none."""
+    events = config.kv_events_config
+    if events is None or not events.enable_kv_cache_events or events.publisher == "null":
+        return None
+    if not config.enable_prefix_caching:
+        raise ConfigError("--kv-events-config: there are no events without the prefix cache", "kv_events_config")
+    return events
 
 
 def _kv_bytes(config: ServeConfig, device: str) -> int | None:

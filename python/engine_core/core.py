@@ -83,6 +83,10 @@ class Core:
         self._scheduler.counters.scheduler_seconds.observe(seconds)
         return deltas
 
+    def reset_prefix_cache(self, *, running: bool) -> None:
+        """Let nothing that was computed so far be found any more. With `running`, running requests start over."""
+        self._scheduler.reset_prefix_cache(running=running)
+
     def crashed(self) -> None:
         """Put all running requests back to waiting, with their tokens: the workers are gone."""
         self._plan_s.clear()

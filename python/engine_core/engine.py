@@ -11,6 +11,7 @@ import anyio
 
 from octavo.actors.actor import Actor
 from octavo.actors.errors import MailboxFull
+from octavo.engine_core.cache.events import KvEventLog
 from octavo.engine_core.core import Core
 from octavo.engine_core.frontend import FrontendEvent, FrontendGone
 from octavo.engine_core.kv_plan import plan_kv
@@ -20,9 +21,10 @@ from octavo.errors import EngineError, ProtocolError, RequestError
 from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from octavo.config import EngineConfig
+    from octavo.engine_core.cache.events import KvEvent
     from octavo.engine_core.frontend import Frontend
     from octavo.engine_core.kv_plan import KvPlan
     from octavo.wire.worker import AllocateKv, Ready, StepPlan, StepResult
@@ -90,8 +92,15 @@ class EngineCore(Actor[EngineMessage]):
         self._up = False
         self._room = anyio.Event()
         self._step = 0  # of the last result
+        self._kv_log: KvEventLog | None = None
+        self._publish: Callable[[Sequence[KvEvent]], None] = lambda events: None
         self._stats_at = 0.0
         self._was_idle = True
+
+    def publish_to(self, publish: Callable[[Sequence[KvEvent]], None]) -> None:
+        """Say who hears of changes of the prefix cache, in order. Once, before the workers run."""
+        self._publish = publish
+        self._kv_log = KvEventLog("CPU" if self._config.device == "cpu" else "GPU")
 
     def attach(self, workers: Workers) -> None:
         """Say where plans go. Once, before the workers run."""
@@ -103,7 +112,7 @@ class EngineCore(Actor[EngineMessage]):
         Raises ConfigError if the memory does not suffice, ProtocolError if restarted workers have other layers.
         """
         if self._plan is None or self._specs is None:
-            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts)
+            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts, self._kv_log)
             self._specs = ready
         elif self._specs.kv_specs != ready.kv_specs:
             raise ProtocolError(f"restarted workers have other layers: {ready.kv_specs}, {self._specs.kv_specs} before")
@@ -155,6 +164,8 @@ class EngineCore(Actor[EngineMessage]):
             while (plan := core.next_plan()) is not None:
                 self._workers.send(plan)
         self._deliver_failed(core)
+        if self._kv_log is not None:
+            self._publish(self._kv_log.take())
         self._report(core)
 
     def info(self) -> EngineInfo:
@@ -208,8 +219,13 @@ class EngineCore(Actor[EngineMessage]):
         if message.op == "shutdown":
             self._frontend.control_done(message.id)
             self._on_shutdown()
+        elif message.op == "reset_prefix_cache":
+            if self._core is not None:
+                self._core.reset_prefix_cache(running=message.args.get("reset_running_requests") == "true")
+            self._frontend.control_done(message.id)
         else:
-            self._frontend.control_done(message.id, f"unknown operation {message.op!r}; known is shutdown")
+            known = "shutdown, reset_prefix_cache"
+            self._frontend.control_done(message.id, f"unknown operation {message.op!r}; known are {known}")
 
     def _workers_ready(self) -> None:
         self._up = True

@@ -20,6 +20,7 @@ from octavo.wire.worker import AllocateKv
 if TYPE_CHECKING:
     from octavo.config import EngineConfig
     from octavo.engine_core.cache.coordinator import KvCache
+    from octavo.engine_core.cache.events import KvEventLog
     from octavo.wire.worker import Ready
 
 __all__ = ["KvPlan", "plan_kv"]
@@ -37,7 +38,7 @@ class KvPlan:
     chunk_align: int  # tokens; where chunks end, so that states can be cached
 
 
-def plan_kv(config: EngineConfig, ready: Ready, window: int, num_drafts: int) -> KvPlan:
+def plan_kv(config: EngineConfig, ready: Ready, window: int, num_drafts: int, log: KvEventLog | None = None) -> KvPlan:
     """Divide `config.kv_cache_bytes` of each rank, or what a GPU has left, among the groups of `ready`'s layers.
 
     Raises ConfigError if there is not so much memory, or if the pools hold less than --max-model-len.
@@ -47,7 +48,7 @@ def plan_kv(config: EngineConfig, ready: Ready, window: int, num_drafts: int) ->
     flight = Flight(window, window * config.max_num_batched_tokens, window * (1 + num_drafts))
     sizes = size_groups(groups, kv_bytes, config.max_num_seqs, flight)
     base = Base(config.model, config.dtype) if config.enable_prefix_caching else None
-    cache = build_cache(groups, sizes, flight, base)
+    cache = build_cache(groups, sizes, flight, base, log)
     main = next((number for number, group in enumerate(groups) if group.kind == "full"), 0)
     return KvPlan(
         cache=cache,

@@ -8,6 +8,7 @@ import anyio
 
 from octavo.actors.errors import ChildrenFailed
 from octavo.engine_core.engine import EngineCore
+from octavo.engine_core.kv_publisher import KvPublisher
 from octavo.engine_core.worker_group import FINAL, WorkerGroup
 
 if TYPE_CHECKING:
@@ -39,13 +40,18 @@ async def run_core(
     """
     failure: ChildrenFailed | None = None
     # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
-    window = 1 if config.device == "cpu" else 2
+    window = config.plans_in_flight or (1 if config.device == "cpu" else 2)
+    publisher = KvPublisher.bind(context, config.kv_events, config.rank) if config.kv_events is not None else None
     engine = EngineCore(config, frontend, window=window, on_ready=on_ready, on_shutdown=lambda: group.stop())
     group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
     engine.attach(group)
     on_start(group.stop)
+    if publisher is not None:
+        engine.publish_to(publisher.publish)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(engine.feed)
+        if publisher is not None:
+            tasks.start_soon(publisher.run)
         async with anyio.create_task_group() as serving:
             serving.start_soon(engine.run)
             try:
@@ -55,6 +61,8 @@ async def run_core(
             engine.stop()
         await frontend.drain("the workers failed" if failure else "shutdown")
         tasks.cancel_scope.cancel()
+    if publisher is not None:
+        publisher.close()
     if failure is not None:
         raise next((cause for cause in failure.causes if isinstance(cause, FINAL)), failure)
 

@@ -194,5 +194,8 @@ def test_control(tmp_path: Path) -> None:
         await engine.frontend.until(lambda: len(engine.frontend.controls) == 2)
 
     running = run(engine_config(tmp_path), body)
-    assert running.frontend.controls == [(4, "unknown operation 'dance'; known is shutdown"), (5, None)]
+    assert running.frontend.controls == [
+        (4, "unknown operation 'dance'; known are shutdown, reset_prefix_cache"),
+        (5, None),
+    ]
     assert running.failure is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from octavo.engine_core.cache.free_list import FreeList
 
 if TYPE_CHECKING:
+    from octavo.engine_core.cache.events import KvEventLog
     from octavo.engine_core.cache.prefix_index import PrefixIndex
 
 __all__ = ["NULL_BLOCK", "BlockPool"]
@@ -23,10 +24,13 @@ class BlockPool:
     list, which makes it the LRU list. Blocks without a hash go to the front, to be used again while they are warm.
     """
 
-    def __init__(self, group: int, num_blocks: int, index: PrefixIndex) -> None:
+    def __init__(self, group: int, num_blocks: int, index: PrefixIndex, log: KvEventLog | None = None) -> None:
+        """`log` hears of blocks that cannot be found any more."""
         self.group = group
         self.num_blocks = num_blocks
         self._index = index
+        self._found = index.blocks(group)
+        self._log = log
         self._free = FreeList(num_blocks)
         self._refs = [0] * num_blocks
         self._hashes: list[bytes | None] = [None] * num_blocks
@@ -47,13 +51,17 @@ class BlockPool:
         """Blocks that can be allocated when nobody holds any."""
         return self.num_blocks - 1
 
-    def is_free(self, block: int) -> bool:
-        """Tell whether nobody holds the block."""
-        return block in self._free
+    def count_free(self, blocks: list[int]) -> int:
+        """Return how many of the blocks nobody holds."""
+        return self._free.count(blocks)
 
     def find(self, digest: bytes) -> int | None:
         """Return the block that holds the content with this hash, without taking it."""
-        return self._index.get((self.group, digest))
+        return self._found.get(digest)
+
+    def find_all(self, digests: list[bytes]) -> list[int | None]:
+        """Return the block of each hash, None where there is none."""
+        return list(map(self._found.get, digests))
 
     def allocate(self) -> int:
         """Hand out one block, which loses its hash. Raises IndexError when none is free."""
@@ -63,6 +71,8 @@ class BlockPool:
             self._index.remove((self.group, digest))
             self._hashes[block] = None
             self._cached -= 1
+            if self._log is not None:
+                self._log.removed(self.group, digest)
         self._refs[block] = 1
         return block
 
@@ -75,12 +85,17 @@ class BlockPool:
             self._cached -= 1
         self._refs[block] += 1
 
-    def seal(self, block: int, digest: bytes) -> None:
-        """Enter a block, full and computed, into the index. Its owner never writes it again."""
+    def seal(self, block: int, digest: bytes) -> bool:
+        """Enter a block, full and computed, into the index. Its owner never writes it again.
+
+        Returns False if another block holds this content already.
+        """
         if self._refs[block] == 0 or self._hashes[block] is not None:
             raise ValueError(f"block {block} of group {self.group} cannot be sealed: it is free or sealed already")
-        if self._index.add((self.group, digest), block):
-            self._hashes[block] = digest
+        if not self._index.add((self.group, digest), block):
+            return False
+        self._hashes[block] = digest
+        return True
 
     def release(self, blocks: Iterable[int]) -> None:
         """Give blocks back, in the order in which they may be handed out again (tail of a sequence first)."""
@@ -96,9 +111,10 @@ class BlockPool:
                     self._cached += 1
 
     def forget(self) -> None:
-        """Take all hashes off: what the blocks held is lost. No block may be held; the index is cleared apart."""
-        if self.num_free != self.capacity:
-            raise ValueError(f"{self.capacity - self.num_free} blocks of group {self.group} are still held")
+        """Take all hashes off: what the blocks hold must not be found any more. The index is cleared apart.
+
+        Blocks stay with those who hold them.
+        """
         self._hashes = [None] * self.num_blocks
         self._cached = 0
 

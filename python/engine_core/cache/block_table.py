@@ -20,7 +20,7 @@ class BlockTable:
     def __init__(self, entries: list[int]) -> None:
         """Start with the blocks of a prefix hit, all of which are sealed."""
         self.ids = array("i", entries)
-        self.held = sum(block != NULL_BLOCK for block in entries)  # entries that are not null
+        self.held = len(entries) - entries.count(NULL_BLOCK)  # entries that are not null
         self.left = len(entries) - self.held if entries else 0  # index before which all entries are null
         self.sealed = len(entries)  # index before which nothing is left to be sealed
         self.dirty_from = 0  # entries from here on are unknown to the workers

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from array import array
 
     from octavo.engine_core.cache.domain import Base
+    from octavo.engine_core.cache.events import KvEventLog
     from octavo.engine_core.cache.prefix_index import PrefixIndex
     from octavo.wire.frontend import Domain
 
@@ -28,13 +29,14 @@ Chains = dict[int, BlockHashes]
 class KvTables:
     """The block tables of one request, one for each group, and when they next change."""
 
-    __slots__ = ("covered", "dirty", "next_event", "tables")
+    __slots__ = ("covered", "dirty", "next_event", "sealing", "tables")
 
     def __init__(self, tables: list[BlockTable]) -> None:
         self.tables = tables
         self.covered = 0  # decode rows that end here or before need no new block
         self.next_event = 0  # `advance` has something to do from so many computed tokens on
         self.dirty = True  # the workers may not know all entries
+        self.sealing = True  # full blocks are entered into the index
 
     def take_diffs(self) -> list[tuple[int, int, bytes]]:
         """Return (group, first index, packed ids) of what the workers do not know yet, and take it for known."""
@@ -46,10 +48,13 @@ class KvTables:
 class KvCache:
     """Owns the groups' blocks, the prefix index and the fences. Nobody else allocates or releases blocks."""
 
-    def __init__(self, groups: Sequence[GroupManager], index: PrefixIndex, base: Base | None) -> None:
-        """`base` is what all hash chains have in common; None switches prefix caching off."""
+    def __init__(
+        self, groups: Sequence[GroupManager], index: PrefixIndex, base: Base | None, log: KvEventLog | None = None
+    ) -> None:
+        """`base` is what all hash chains have in common; None switches prefix caching off. `log` hears of changes."""
         self.groups = tuple(groups)
         self._index = index
+        self._log = log
         self._base = base
         self._fences = Fences()
         self._sizes = sorted({group.block_tokens for group in self.groups})
@@ -94,7 +99,7 @@ class KvCache:
         for group, keep in zip(self.groups, reserved, strict=True):
             entries = group.hit_entries(chains[group.block_tokens], hit) if hit else []
             held = [block for block in entries if block]
-            revived = sum(group.pool.is_free(block) for block in held)
+            revived = group.pool.count_free(held)
             if blocks_ahead(group, len(entries), len(held), tokens) + revived + keep > group.pool.num_free:
                 return False
         return True
@@ -109,9 +114,8 @@ class KvCache:
         tables = []
         for group in self.groups:
             entries = group.hit_entries(chains[group.block_tokens], hit) if hit else []
-            for block in entries:
-                if block:
-                    group.pool.share(block)
+            for block in filter(None, entries):
+                group.pool.share(block)
             tables.append(BlockTable(entries))
         return self._refresh(KvTables(tables))
 
@@ -138,10 +142,12 @@ class KvCache:
         No fence is needed for what is dropped: rows in flight begin at `computed` or later.
         """
         for group, table in zip(self.groups, tables.tables, strict=True):
-            if self.caching:
+            if self.caching and tables.sealing:
                 chain = chains[group.block_tokens]
                 chain.extend(tokens)
-                seal_full_blocks(group.pool, table, chain, computed)
+                entered = seal_full_blocks(group.pool, table, chain, computed)
+                if self._log is not None and entered:
+                    self._log.stored(group.pool.group, chain, entered, tokens)
             skipped = group.skip_left(table, computed)
             if skipped:
                 tables.dirty = True
@@ -164,9 +170,21 @@ class KvCache:
     def lose(self) -> None:
         """Forget all content: the device is gone. All tables must be closed."""
         self._fences.release_all()
+        self.reset([])
+
+    def reset(self, open_tables: Iterable[KvTables]) -> None:
+        """Let nothing that was computed so far be found any more; `open_tables` are those of all running requests.
+
+        They keep their blocks, and enter no more of them: what they compute from here on rests on what they have.
+        """
+        for tables in open_tables:
+            tables.sealing = False
+            self._refresh(tables)
         for group in self.groups:
             group.pool.forget()
         self._index.clear()
+        if self._log is not None:
+            self._log.cleared()
 
     def num_free(self) -> int:
         """Return the free blocks of all groups."""
@@ -196,6 +214,6 @@ class KvCache:
         pairs = list(zip(self.groups, tables.tables, strict=True))
         tables.covered = min(group.covered(table) for group, table in pairs)
         skips = min(group.next_skip(table) for group, table in pairs)
-        seals = min((t.sealed + 1) * g.block_tokens for g, t in pairs) if self.caching else NEVER
+        seals = min((t.sealed + 1) * g.block_tokens for g, t in pairs) if self.caching and tables.sealing else NEVER
         tables.next_event = min(skips, seals)
         return tables

@@ -30,6 +30,10 @@ class FreeList:
     def __iter__(self) -> FreeListIterator:
         return FreeListIterator(self._next)
 
+    def count(self, blocks: list[int]) -> int:
+        """Return how many of the blocks are free."""
+        return sum(map(self._free.__getitem__, blocks))
+
     def pop_front(self) -> int:
         """Take the block that has been free the longest. Raises IndexError when none is free."""
         block = self._next[0]

@@ -88,11 +88,13 @@ def blocks_ahead(manager: GroupManager, entries: int, held: int, tokens: int) ->
     return max(0, min(by_length, manager.resident_blocks(tokens) - held))
 
 
-def seal_full_blocks(pool: BlockPool, table: BlockTable, chain: BlockHashes, computed: int) -> None:
-    """Enter the blocks that `computed` tokens fill into the index, once each."""
+def seal_full_blocks(pool: BlockPool, table: BlockTable, chain: BlockHashes, computed: int) -> list[int]:
+    """Enter the blocks that `computed` tokens fill into the index, once each. Returns those that it lacked."""
     full = computed // chain.block_tokens
+    entered = []
     for index in range(table.sealed, full):
         block = table.ids[index]
-        if block != NULL_BLOCK:
-            pool.seal(block, chain[index])
+        if block != NULL_BLOCK and pool.seal(block, chain[index]):
+            entered.append(index)
     table.sealed = max(table.sealed, full)
+    return entered

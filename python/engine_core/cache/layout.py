@@ -18,6 +18,7 @@ from octavo.wire.worker import KvGroupAlloc
 
 if TYPE_CHECKING:
     from octavo.engine_core.cache.domain import Base
+    from octavo.engine_core.cache.events import KvEventLog
     from octavo.engine_core.cache.group import Flight, GroupManager
     from octavo.wire.worker import KvSpec
 
@@ -103,19 +104,25 @@ def size_groups(groups: Sequence[KvGroup], kv_cache_bytes: int, max_num_seqs: in
     return sizes
 
 
-def build_cache(groups: Sequence[KvGroup], num_blocks: Sequence[int], flight: Flight, base: Base | None) -> KvCache:
-    """Return an empty cache. `base` None switches prefix caching off."""
+def build_cache(
+    groups: Sequence[KvGroup],
+    num_blocks: Sequence[int],
+    flight: Flight,
+    base: Base | None,
+    log: KvEventLog | None = None,
+) -> KvCache:
+    """Return an empty cache. `base` None switches prefix caching off; `log` hears what can be found in it."""
     index = PrefixIndex()
     managers: list[GroupManager] = []
     for group, size in zip(groups, num_blocks, strict=True):
-        pool = BlockPool(group.group, size, index)
+        pool = BlockPool(group.group, size, index, log)
         if group.kind == "full":
             managers.append(FullGroup(pool, group.block_tokens))
         elif group.kind == "window":
             managers.append(WindowGroup(pool, group.block_tokens, group.window, flight))
         else:
             managers.append(StateGroup(pool, group.block_tokens, flight, checkpoints=base is not None))
-    return KvCache(managers, index, base)
+    return KvCache(managers, index, base, log)
 
 
 def longest_context(cache: KvCache, context: int) -> int:

@@ -42,6 +42,11 @@ class Computing:
         for digest in self._hashes.pop(request.id, ()):
             del self._owners[digest]
 
+    def clear(self) -> None:
+        """Forget all requests: nobody will find what they compute."""
+        self._owners.clear()
+        self._hashes.clear()
+
     def worth_waiting(self, request: Request, hit: int) -> bool:
         """Tell whether the first block that a waiting request would compute is being computed by another."""
         if not request.chains or request.waits >= MAX_WAITS:

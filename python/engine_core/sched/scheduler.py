@@ -128,6 +128,16 @@ class Scheduler:
         self._state.finish(request)
         del self._requests[request.id]
 
+    def reset_prefix_cache(self, *, running: bool) -> None:
+        """Let nothing that was computed so far be found any more. With `running`, running requests start over."""
+        state = self._state
+        if running:
+            for request in state.running.snapshot():
+                state.requeue(request)
+                state.counters.preemptions += 1
+        state.cache.reset(request.tables for request in state.running if request.tables is not None)
+        state.computing.clear()
+
     def take_started(self) -> list[Request]:
         """Return requests that have started for the first time, each once."""
         fresh, self._state.fresh = self._state.fresh, []
