@@ -98,7 +98,7 @@ def _refuse_quantised(config: dict[str, Any]) -> None:
         method = quantization.get("quant_method", "unnamed") if isinstance(quantization, dict) else quantization
         raise ModelError(
             f"quantization_config with the method {method!r} is not supported. Use the model's unquantised weights, "
-            "or a GGUF file in F32, F16, BF16, Q8_0 or Q4_1."
+            "or a GGUF file."
         )
 
 

@@ -7,12 +7,14 @@ import pytest
 
 from octavo.errors import ModelError
 from octavo.modelfiles import resolve
+from octavo.modelfiles.gguf_arch import GGUF_ARCHITECTURES
 from octavo.modelfiles.gguf_config import checkpoint_name, rotary_heads
 from tests.unit.modelfiles.gguf_writer import TINY, write_gguf
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+LLAMA = GGUF_ARCHITECTURES["llama"]
 TABLE = {"token_embd.weight": (np.ones((96, 64), dtype=np.float32), "F32")}
 
 
@@ -35,14 +37,15 @@ def config(tmp_path: Path, metadata: dict[str, Any], **tensors: Any) -> dict[str
     ],
 )
 def test_names(gguf: str, checkpoint: str | None) -> None:
-    assert checkpoint_name(gguf) == checkpoint
+    assert checkpoint_name(gguf, LLAMA) == checkpoint
 
 
 def test_heads_that_are_permuted() -> None:
     heads = {"num_attention_heads": 9, "num_key_value_heads": 3}
-    assert rotary_heads("blk.0.attn_q.weight", heads) == 9
-    assert rotary_heads("blk.0.attn_k.bias", heads) == 3
-    assert rotary_heads("blk.0.attn_v.weight", heads) == 0
+    assert rotary_heads("blk.0.attn_q.weight", LLAMA, heads) == 9
+    assert rotary_heads("blk.0.attn_k.bias", LLAMA, heads) == 3
+    assert rotary_heads("blk.0.attn_v.weight", LLAMA, heads) == 0
+    assert rotary_heads("blk.0.attn_q.weight", GGUF_ARCHITECTURES["qwen2"], heads) == 0
 
 
 def test_rope_scaling(tmp_path: Path) -> None:
@@ -52,8 +55,10 @@ def test_rope_scaling(tmp_path: Path) -> None:
         "rope_theta": 10000.0,
         "factor": 4.0,
     }
-    with pytest.raises(ModelError, match="rope scaling 'longrope'"):
+    with pytest.raises(ModelError, match="rope scaling 'longrope' lacks rope_factors_short"):
         config(tmp_path, {"llama.rope.scaling.type": "longrope"})
+    with pytest.raises(ModelError, match="rope scaling 'spiral'"):
+        config(tmp_path, {"llama.rope.scaling.type": "spiral"})
 
 
 def test_frequency_factors_become_part_of_the_config(tmp_path: Path) -> None:
@@ -73,8 +78,8 @@ def test_end_tokens(tmp_path: Path) -> None:
 
 
 def test_absent_metadata_and_experts_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="8 experts"):
-        config(tmp_path, {"llama.expert_count": 8})
+    mixtral = config(tmp_path, {"llama.expert_count": 8, "llama.expert_used_count": 2})
+    assert (mixtral["architectures"], mixtral["num_local_experts"]) == (["MixtralForCausalLM"], 8)
     bare = {key: value for key, value in TINY.items() if key != "llama.block_count"}
     with pytest.raises(ModelError, match=r"lacks the metadata 'llama\.block_count'"):
         resolve(str(write_gguf(tmp_path / "m.gguf", bare, TABLE)))

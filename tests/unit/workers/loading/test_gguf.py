@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from gguf import GGUFReader
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
 from gguf.quants import dequantize as their_dequantize
 
 from octavo.modelfiles import resolve, smollm2
-from octavo.modelfiles.gguf_reader import read_gguf
+from octavo.modelfiles.gguf_reader import GGML_TYPES, read_gguf
+from octavo.workers.loading.dequantise import BLOCKS, dequantise
 from octavo.workers.loading.gguf import GgufSource, gguf_sources
 from tests.teacher import reference_model
 from tests.unit.modelfiles.gguf_writer import TINY, write_gguf
@@ -19,7 +20,31 @@ from tests.unit.modelfiles.gguf_writer import TINY, write_gguf
 if TYPE_CHECKING:
     from pathlib import Path
 
-TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_1"]
+TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
+PACKED = [kind for kind in BLOCKS if kind not in ("F32", "F16", "BF16")]
+
+
+def test_block_sizes_are_those_of_gguf() -> None:
+    theirs = {kind.name: (kind.value, *sizes) for kind, sizes in GGML_QUANT_SIZES.items()}
+    for number, (name, block, size) in GGML_TYPES.items():
+        assert theirs[name] == (number, block, size)
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_random_blocks_of_every_quantisation(kind: str) -> None:
+    """To the bit what the gguf package makes of them. Scales are finite: a random fp16 may be infinite or no number."""
+    rng = np.random.default_rng(7)
+    _, size = BLOCKS[kind]
+    blocks = rng.integers(0, 256, (6, 5, size), dtype=np.uint8)
+    scale = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "Q4_1": (0, 2)}
+    for at in scale.get(kind, (0, 2) if kind == "Q5_1" else (0,)):
+        blocks[..., at : at + 2] = rng.standard_normal((6, 5, 1)).astype(np.float16).view(np.uint8)
+    data = blocks.reshape(6, -1)
+    with np.errstate(all="ignore"):
+        theirs = their_dequantize(data, GGMLQuantizationType[kind])
+        ours = dequantise(data, kind).numpy()
+    assert ours.dtype == np.float32
+    np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -28,7 +53,8 @@ def test_every_type_and_slice(tmp_path: Path, kind: str) -> None:
     path = write_gguf(tmp_path / "m.gguf", TINY, {"w": (array, kind)})
     theirs = GGUFReader(path).tensors[0]
     whole = torch.from_numpy(their_dequantize(theirs.data, theirs.tensor_type).copy())
-    source = GgufSource(read_gguf(path).tensors["w"], heads=0)
+    tensor = read_gguf(path).tensors["w"]
+    source = GgufSource(tensor.data, tensor.type, tensor.shape)
     assert source.shape == (12, 128)
     assert torch.equal(source.read(slice(None)).float(), whole)
     for rows, columns in ((slice(3, 9), slice(32, 96)), (slice(0, 12), slice(5, 77)), (slice(11, 12), slice(0, 1))):
