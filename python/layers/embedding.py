@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from octavo.layers.base import Layer, WeightPart
+from octavo.layers.sources import copy_matrix
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +46,7 @@ class _VocabTable(Layer):
     def _load(self, source: TensorSource) -> None:
         stop = min(self.first + self.table.shape[0], self._shape[0])
         if stop > self.first:
-            self.table[: stop - self.first] = source.read(slice(self.first, stop))
+            copy_matrix(source, self.table, range(self.first, stop), range(self._shape[1]))
 
 
 class Embedding(_VocabTable):

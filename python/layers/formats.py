@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from octavo.layers.sources import copy_matrix
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -44,8 +46,7 @@ class DenseFormat:
         self._size_bytes = self._weight.nbytes
 
     def load(self, source: TensorSource, rows: range, columns: range, at: int) -> None:
-        part = source.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
-        self._weight[at : at + len(rows)] = part
+        copy_matrix(source, self._weight[at : at + len(rows)], rows, columns)
 
     @property
     def nbytes(self) -> int:

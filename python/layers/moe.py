@@ -10,6 +10,7 @@ import torch
 from octavo.layers.base import Layer, WeightPart
 from octavo.layers.linear import ColumnLinear
 from octavo.layers.parallel import share
+from octavo.layers.sources import copy_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,13 +67,13 @@ class Experts(Layer):
 
     def _rows_loader(self, target: Tensor) -> Callable[[TensorSource], None]:
         def load(source: TensorSource) -> None:
-            target.copy_(source.read(slice(self._mine.start, self._mine.stop), slice(None)))
+            copy_matrix(source, target, self._mine, range(self._sizes.hidden))
 
         return load
 
     def _columns_loader(self, target: Tensor) -> Callable[[TensorSource], None]:
         def load(source: TensorSource) -> None:
-            target.copy_(source.read(slice(None), slice(self._mine.start, self._mine.stop)))
+            copy_matrix(source, target, range(self._sizes.hidden), self._mine)
 
         return load
 

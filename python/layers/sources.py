@@ -13,7 +13,19 @@ if TYPE_CHECKING:
 
     from octavo.layers.base import TensorSource
 
-__all__ = ["ReorderedSource", "RowsSource", "stacked"]
+__all__ = ["ReorderedSource", "RowsSource", "copy_matrix", "stacked"]
+
+#: Elements that are read at once: what is read lies in memory beside the weight that it is copied to.
+_CHUNK = 1 << 22
+
+
+def copy_matrix(source: TensorSource, target: Tensor, rows: range, columns: range) -> None:  # [rows, columns]
+    """Copy a part of a matrix, some rows at a time, so that loading takes little memory besides the weights."""
+    step = max(1, _CHUNK // max(1, len(columns)))
+    width = slice(columns.start, columns.stop)
+    for at in range(0, len(rows), step):
+        some = rows[at : at + step]
+        target[at : at + len(some)] = source.read(slice(some.start, some.stop), width)
 
 
 class RowsSource:
@@ -38,10 +50,12 @@ class ReorderedSource:
         self._order = order
 
     def read(self, rows: slice, columns: slice | None = None) -> Tensor:  # [rows(, columns)], floating
-        """Return rows; only whole groups can be read."""
-        part = self._source.read(rows, columns)
+        start, stop, _ = rows.indices(self.shape[0])
         group = len(self._order)
-        return part.reshape(-1, group, *part.shape[1:])[:, self._order].flatten(0, 1)
+        first, last = start // group * group, -(-stop // group) * group
+        part = self._source.read(slice(first, last), columns)
+        whole = part.reshape(-1, group, *part.shape[1:])[:, self._order].flatten(0, 1)
+        return whole[start - first : stop - first]
 
 
 def stacked(parts: list[WeightPart]) -> WeightPart:

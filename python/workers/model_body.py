@@ -101,7 +101,7 @@ class ModelBody:
         dtype: torch.dtype = getattr(torch, message.dtype)
         build = Build(kernels, join(message), dtype, message.device, message.max_model_len)
         model = build_model(files.architecture, files.config, build)
-        load_weights(model, files, message.seed, self._progress, message.device)
+        load_weights(model, files, message.seed, self._progress, message.device, show=message.rank == OUTPUT_RANK)
         self._init, self._model, self._kernels = message, model, kernels
         loaded_ms = round((time.monotonic() - started) * 1000)
         memory = None

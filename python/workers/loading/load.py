@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
-import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+import torch
 
 from octavo.errors import ModelError
 from octavo.workers.loading.dummy import dummy_sources
 from octavo.workers.loading.gguf import gguf_sources
+from octavo.workers.loading.progress import LoadProgress
 from octavo.workers.loading.safetensors import safetensors_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from octavo.layers.base import TensorSource, WeightPart
     from octavo.layers.batch import Progress
@@ -23,20 +28,24 @@ __all__ = ["fill", "load_weights"]
 
 _log = logging.getLogger(__name__)
 
-_PROGRESS_SECONDS = 2.0
+#: Tensors that are read at the same time, at most.
+_THREADS = 8
 
 
-def load_weights(model: Model, files: ModelFiles, seed: int, progress: Progress, device: str = "cpu") -> None:
+def load_weights(
+    model: Model, files: ModelFiles, seed: int, progress: Progress, device: str = "cpu", show: bool = True
+) -> None:
     """Load `files` into `model` and bring every layer into its final layout. `seed` is of dummy weights.
 
-    Dummy weights are made on `device`; others are read on the CPU and copied to where the model has them.
-
-    `progress.layer` counts the tensors, so that a slow load is no hang.
+    Dummy weights are made on `device`; others are read on the CPU, several at a time, and copied to where the model
+    has them. `show`: report how far loading is. `progress.layer` counts the tensors, so that a slow load is no hang.
 
     Raises ModelError, which names the tensors, if any are missing, unexpected or of another shape.
     """
     parts = model.checkpoint()
-    fill(model, parts, _sources(files, parts, seed, device), str(files.path), progress)
+    needed = sum(not part.optional for part in parts.values())
+    with LoadProgress(needed, progress, show) as loading:
+        fill(model, parts, _sources(files, parts, seed, device), str(files.path), loading)
     for _, layer in model.walk():
         layer.finish()
         progress.layer += 1
@@ -47,32 +56,39 @@ def fill(
     parts: dict[str, WeightPart],
     sources: Iterator[tuple[str, TensorSource]],
     where: str,
-    progress: Progress,
+    loading: LoadProgress,
 ) -> None:
     """Hand each source to the part of its name. `where` is for messages. Raises ModelError as `load_weights`."""
     missing = dict(parts)
     unexpected: list[str] = []
-    shapes: list[str] = []
-    said = time.monotonic()
     ignored: list[str] = []
-    for given, source in sources:
-        progress.layer += 1
-        name = model.canonical(given)
-        part = missing.pop(name, None)
-        if part is None:
-            (ignored if model.is_ignored(name) else unexpected).append(given)
-        elif tuple(source.shape) != part.shape:
-            shapes.append(f"{name} is {list(source.shape)}, not {list(part.shape)}")
-        else:
-            part.load(source)
-        if time.monotonic() - said >= _PROGRESS_SECONDS:
-            said = time.monotonic()
-            _log.info("loading weights: %d of %d tensors", len(parts) - len(missing), len(parts))
+    shapes: list[str] = []
+    reading: deque[Future[None]] = deque()
+    threads = max(1, min(_THREADS, torch.get_num_threads()))
+    with ThreadPoolExecutor(threads, "load") as pool:
+        for given, source in sources:
+            name = model.canonical(given)
+            part = missing.pop(name, None)
+            if part is None:
+                (ignored if model.is_ignored(name) else unexpected).append(given)
+            elif tuple(source.shape) != part.shape:
+                shapes.append(f"{given} is {list(source.shape)}, not {list(part.shape)}")
+            else:
+                reading.append(pool.submit(_load, part, source, loading))
+            while len(reading) > 2 * threads:
+                reading.popleft().result()
+        for future in reading:
+            future.result()
     absent = [name for name, part in missing.items() if not part.optional]
     if absent or unexpected or shapes:
         raise ModelError(_complaint(where, absent, unexpected, shapes))
     if ignored:
         _log.warning("%d tensors of %s are not used, among them %s", len(ignored), where, ", ".join(ignored[:3]))
+
+
+def _load(part: WeightPart, source: TensorSource, loading: LoadProgress) -> None:
+    part.load(source)
+    loading.advance()
 
 
 def _sources(

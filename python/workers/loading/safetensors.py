@@ -29,8 +29,8 @@ class SafetensorsSource:
 
 
 def safetensors_sources(files: tuple[Path, ...]) -> Iterator[tuple[str, TensorSource]]:
-    """Yield every tensor of `files` by name. A file is open while its tensors are read."""
+    """Yield every tensor of `files` by name. A file is mapped as long as one of its tensors is referred to."""
     for path in files:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            for name in file.keys():  # noqa: SIM118 - no mapping
-                yield name, SafetensorsSource(file.get_slice(name))
+        file: Any = safe_open(path, framework="pt", device="cpu")
+        for name in file.keys():  # noqa: SIM118 - no mapping
+            yield name, SafetensorsSource(file.get_slice(name))
