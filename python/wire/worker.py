@@ -166,9 +166,7 @@ class SamplePlan(Message, frozen=True):
 
     step: int
     slots: Int32s  # of rows that draw from a part of the vocabulary
-    masks: (
-        bytes  # one for each of `slots`: ceil(vocab_size / 32) little-endian u32; bit t % 32 of word t // 32: token t
-    )
+    masks: bytes  # of each slot, ceil(vocab_size / 32) little-endian u32: bit t % 32 of word t // 32 allows token t
 
 
 class RowLogprobs(Record, frozen=True):

@@ -6,6 +6,7 @@
 
 mod builtin;
 mod compose;
+pub mod constraint;
 mod detect;
 mod error;
 mod format;

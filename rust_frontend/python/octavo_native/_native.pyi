@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from os import PathLike
+from typing import Any
 
 __version__: str
 
@@ -18,6 +19,51 @@ def root_key(fields: Sequence[tuple[str, bytes]]) -> bytes:
 
     Tags say what a value is ("model", "kv_dtype", "weight_version", "salt"). No two lists give the same key: order,
     borders and repeated tags count. Raises ValueError when a tag is empty.
+    """
+
+class GrammarError(ValueError):
+    """A schema, grammar or token that is refused, with the reason."""
+
+def check_schema(schema: dict[str, Any] | bool | str) -> None:
+    """Raise GrammarError unless a JSON schema can be enforced; the message names the keyword. A str is JSON text."""
+
+def accepts(schema: dict[str, Any] | bool | str, text: str) -> bool:
+    """Tell whether a text is an instance of a schema, its keys in the schema's order. Raises as `check_schema`."""
+
+class Vocabulary:
+    """The words of a model's tokenizer, as grammars see them."""
+
+    def __init__(self, folder: str | PathLike[str], vocab_size: int) -> None:
+        """Read tokenizer.json and the end tokens of a folder; `vocab_size` is the width of the logits.
+
+        Raises ValueError for files that are missing or damaged, and for a model without an end token.
+        """
+
+    def compile(self, kind: str, text: str) -> Grammar:
+        """Compile a grammar of the wire: "lark", "json_schema" or "regex". Raises GrammarError. Releases the GIL."""
+
+class Grammar:
+    """A compiled grammar."""
+
+    def matcher(self) -> Matcher:
+        """Start an output."""
+
+class Matcher:
+    """Where one output stands in its grammar."""
+
+    def accept(self, token: int) -> bool:
+        """Take the next token. Returns whether the output is complete: nothing may follow.
+
+        Raises GrammarError for a token that is not allowed here.
+        """
+
+    def accepting(self) -> bool:
+        """Tell whether the output may end here."""
+
+def fill_masks(matchers: Sequence[Matcher], vocab_size: int) -> tuple[bytes, list[str | None]]:
+    """Return which tokens may come next in each output, and what went wrong with each.
+
+    A mask is ceil(vocab_size / 32) little-endian u32: bit t % 32 of word t // 32 allows token t. Releases the GIL.
     """
 
 class RenderError(ValueError):

@@ -3,6 +3,7 @@
 mod blocks;
 mod events;
 mod parsing;
+mod grammar;
 mod rendering;
 
 use pyo3::prelude::*;
@@ -13,6 +14,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(blocks::hash_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(blocks::root_key, module)?)?;
+    module.add_function(wrap_pyfunction!(grammar::check_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(grammar::accepts, module)?)?;
+    module.add_function(wrap_pyfunction!(grammar::fill_masks, module)?)?;
+    module.add_class::<grammar::PyVocabulary>()?;
+    module.add_class::<grammar::PyGrammar>()?;
+    module.add_class::<grammar::PyMatcher>()?;
+    module.add(
+        "GrammarError",
+        module.py().get_type::<grammar::GrammarError>(),
+    )?;
     module.add(
         "RenderError",
         module.py().get_type::<rendering::RenderError>(),

@@ -13,9 +13,11 @@ mod prepared;
 mod renderer;
 mod seeds;
 mod stop;
+mod vocabulary;
 
 pub use octavo_template::{Clock, Rendered};
 pub use output::{Ended, OutputText, Update};
 pub use parsers::ParserSettings;
 pub use prepared::{Limits, OutputPlan, Prepared};
 pub use renderer::{LoadError, Renderer};
+pub use vocabulary::vocabulary;

@@ -18,4 +18,4 @@ pub use config::SpecialTokens;
 pub use decoder::IncrementalDecoder;
 pub use encoding::Encoding;
 pub use error::TokenizerError;
-pub use tokenizer::Tokenizer;
+pub use tokenizer::{Tokenizer, Word};

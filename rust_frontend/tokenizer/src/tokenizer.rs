@@ -19,6 +19,15 @@ const MAX_VOCAB: usize = 1 << 24;
 /// Visible tokens before an output that can matter to its first character.
 const CONTEXT: usize = 4;
 
+/// What one id stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Bytes of text.
+    Bytes(Vec<u8>),
+    /// A token apart from text, by its name.
+    Special(String),
+}
+
 /// Text to ids and back. Shared between threads.
 #[derive(Debug)]
 pub struct Tokenizer {
@@ -202,6 +211,25 @@ impl Tokenizer {
     /// One more than the largest id.
     pub fn vocab_size(&self) -> usize {
         self.pieces.len()
+    }
+
+    /// What each id stands for in a text that goes on: its bytes, or its name where it is a token apart from text. All
+    /// added tokens are such, but for those of white space. Ids that stand for nothing have no bytes.
+    pub fn words(&self) -> Vec<Word> {
+        let added = self.inner.get_added_tokens_decoder();
+        let ids = 0..u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
+        ids.map(|id| match added.get(&id) {
+            Some(token) if token.special || !token.content.trim().is_empty() => {
+                Word::Special(token.content.clone())
+            }
+            _ => Word::Bytes(
+                self.pieces
+                    .visible(id)
+                    .map(|piece| piece.bytes.to_vec())
+                    .unwrap_or_default(),
+            ),
+        })
+        .collect()
     }
 
     /// tokenizer_config.json; empty where there is none.
