@@ -37,6 +37,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     model_context_len: int  # from the model's config
     run_dir: str
     frontend_endpoint: str  # "ipc:///…/frontend.sock"
+    tokenizer_dir: str = ""  # as in FrontendConfig; for grammars
     rank: int = 0  # data-parallel rank
     dtype: str = "bfloat16"
     device: str = "cpu"

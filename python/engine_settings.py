@@ -42,6 +42,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         model_context_len=files.context_len,
         run_dir=str(folder),
         frontend_endpoint=endpoint,
+        tokenizer_dir=str(folder / "tokenizer"),
         dtype="bfloat16" if config.dtype == "auto" else config.dtype,
         load_format=config.load_format,
         seed=config.seed,

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 from octavo.engine_core.outputs import apply_result, end_delta
 from octavo.engine_core.sched.scheduler import Scheduler
+from octavo.errors import RequestError
 from octavo.wire.frontend import Finish, Stats, StepStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from octavo.engine_core.cache.coordinator import KvCache
+    from octavo.engine_core.grammar.protocol import Grammars, Matcher
     from octavo.engine_core.sched.budget import SchedLimits
     from octavo.wire.frontend import AddRequest, Delta
-    from octavo.wire.worker import StepPlan, StepResult
+    from octavo.wire.worker import SamplePlan, StepPlan, StepResult
 
 __all__ = ["Core"]
 
@@ -24,7 +26,9 @@ __all__ = ["Core"]
 class Core:
     """Owns all requests of an engine. Nothing here waits; the actor around it does."""
 
-    def __init__(self, limits: SchedLimits, cache: KvCache) -> None:
+    def __init__(self, limits: SchedLimits, cache: KvCache, grammars: Grammars | None = None) -> None:
+        """`grammars` computes masks; without it no request may bring a matcher."""
+        self._grammars = grammars
         self._scheduler = Scheduler(limits, cache)
         self._plan_s: deque[float] = deque()  # what the plans in flight took to make
 
@@ -38,12 +42,15 @@ class Core:
         """Return the ids of all requests that are not finished."""
         return [request.id for request in self._scheduler.requests()]
 
-    def add(self, message: AddRequest) -> Delta | None:
+    def add(self, message: AddRequest, matcher: Matcher | None = None) -> Delta | None:
         """Queue a request. Returns its only delta if a replayed one has nothing left to do.
 
-        Raises RequestError for one that can never run.
+        `matcher` is at the beginning of its grammar. Raises RequestError for one that can never run, or that has a
+        grammar and comes without a matcher.
         """
-        finish = self._scheduler.add(message)
+        if (message.grammar is None) != (matcher is None):
+            raise RequestError("the request has a grammar and nothing that follows it", "invalid", "grammar")
+        finish = self._scheduler.add(message, matcher)
         if finish is None:
             request = self._scheduler.get(message.id)
             if request is not None and request.came_us == 0:
@@ -74,6 +81,10 @@ class Core:
                 request.queued_us = now - request.came_us
         self._plan_s.append(time.perf_counter() - began)
         return plan
+
+    def sample_plan(self) -> SamplePlan | None:
+        """Return the masks that the last plan waits for, if they can be known now. Ask before `next_plan` and after."""
+        return None if self._grammars is None else self._scheduler.sample_plan(self._grammars)
 
     def result(self, result: StepResult) -> list[Delta]:
         """Apply the result of the oldest plan in flight. Raises ProtocolError if it is not that plan's."""

@@ -8,12 +8,15 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
+import msgspec
 
 from octavo.actors.actor import Actor
 from octavo.actors.errors import MailboxFull
 from octavo.engine_core.cache.events import KvEventLog
 from octavo.engine_core.core import Core
 from octavo.engine_core.frontend import FrontendEvent, FrontendGone
+from octavo.engine_core.grammar.desk import GrammarDesk, GrammarReady
+from octavo.engine_core.grammar.native import NativeGrammars
 from octavo.engine_core.kv_plan import plan_kv
 from octavo.engine_core.sched.budget import SchedLimits
 from octavo.engine_core.worker_group import GroupDown, GroupEvent, GroupReady, GroupResult
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
     from octavo.config import EngineConfig
     from octavo.engine_core.cache.events import KvEvent
     from octavo.engine_core.frontend import Frontend
+    from octavo.engine_core.grammar.protocol import Grammars
     from octavo.engine_core.kv_plan import KvPlan
-    from octavo.wire.worker import AllocateKv, Ready, StepPlan, StepResult
+    from octavo.wire.worker import AllocateKv, Ready, SamplePlan, StepPlan, StepResult
 
 __all__ = ["EngineCore", "EngineMessage", "Workers"]
 
@@ -38,7 +42,7 @@ _STATS_INTERVAL_S = 0.5
 #: Events of the frontend that wait for the engine; more wait in the link, whose credit bounds them.
 _MAILBOX = 4096
 
-EngineMessage = FrontendEvent | GroupEvent
+EngineMessage = FrontendEvent | GroupEvent | GrammarReady
 
 
 class Workers(Protocol):
@@ -49,7 +53,7 @@ class Workers(Protocol):
         """How often the workers were started again."""
         ...
 
-    def send(self, plan: StepPlan) -> None:
+    def send(self, plan: StepPlan | SamplePlan) -> None:
         """Send a plan to all ranks. Never waits."""
         ...
 
@@ -70,11 +74,12 @@ class EngineCore(Actor[EngineMessage]):
         num_drafts: int = 0,
         on_ready: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
+        grammars: Callable[[int], Grammars] | None = None,
     ) -> None:
         """Keep the arguments.
 
         on_ready: called whenever the workers have become ready. on_shutdown: when the frontend asks for the end by
-        Control.
+        Control. grammars: makes what compiles grammars, from the width of the logits; by default from the tokenizer.
         """
         super().__init__("engine", capacity=_MAILBOX)
         self._config = config
@@ -89,6 +94,8 @@ class EngineCore(Actor[EngineMessage]):
         self._plan: KvPlan | None = None
         self._core: Core | None = None
         self._early: list[AddRequest | AbortRequests] = []  # that came before the workers were ready at first
+        self._make_grammars = grammars or (lambda width: NativeGrammars(config.tokenizer_dir, width))
+        self._desk = GrammarDesk(lambda ready: self.ref.tell(ready, control=True))
         self._up = False
         self._room = anyio.Event()
         self._step = 0  # of the last result
@@ -118,6 +125,10 @@ class EngineCore(Actor[EngineMessage]):
             raise ProtocolError(f"restarted workers have other layers: {ready.kv_specs}, {self._specs.kv_specs} before")
         return self._plan.allocate
 
+    async def compile(self) -> None:
+        """Compile grammars in threads, for ever."""
+        await self._desk.run()
+
     def group_event(self, event: GroupEvent) -> None:
         """Take an event of the worker group; ahead of the frontend's, which may be many."""
         self.ref.tell(event, control=True)
@@ -143,8 +154,11 @@ class EngineCore(Actor[EngineMessage]):
                 self._add(message)
             case AbortRequests():
                 self._abort(message)
+            case GrammarReady():
+                self._grammar_ready(message)
             case FrontendGone():
                 self._early.clear()
+                self._desk.drop_all()
                 if self._core is not None:
                     self._core.abort_all()
             case Control():
@@ -161,7 +175,8 @@ class EngineCore(Actor[EngineMessage]):
         if core is None or self._workers is None:
             return
         if self._up:
-            while (plan := core.next_plan()) is not None:
+            # The masks of a deferred plan are computed here, while the workers run its forward.
+            while (plan := core.sample_plan() or core.next_plan()) is not None:
                 self._workers.send(plan)
         self._deliver_failed(core)
         if self._kv_log is not None:
@@ -201,8 +216,15 @@ class EngineCore(Actor[EngineMessage]):
         if self._core is None:
             self._early.append(message)
             return
+        matcher = None
         try:
-            delta = self._core.add(message)
+            if message.grammar is not None:
+                compiled = self._desk.find(message.grammar)
+                if compiled is None:
+                    self._wait_for_grammar(message)
+                    return
+                matcher = compiled.start()
+            delta = self._core.add(message, matcher)
         except RequestError as error:
             self._frontend.reject(message, error.code, error.message, error.param)
             return
@@ -213,7 +235,21 @@ class EngineCore(Actor[EngineMessage]):
         if self._core is None:
             self._early.append(message)
         else:
+            self._desk.drop(message.ids)
             self._core.abort(message.ids)
+
+    def _wait_for_grammar(self, message: AddRequest) -> None:
+        if message.attempt > self._desk.attempt(message.id):
+            if self._core is not None:
+                self._core.abort([message.id])  # of an earlier attempt nobody reads anything more
+            self._desk.hold(message)
+
+    def _grammar_ready(self, event: GrammarReady) -> None:
+        for message in self._desk.take(event.grammar):
+            if event.error is None:
+                self._add(message)
+            else:
+                self._frontend.reject(message, event.error.code, event.error.message, event.error.param)
 
     def _control(self, message: Control) -> None:
         if message.op == "shutdown":
@@ -264,7 +300,9 @@ class EngineCore(Actor[EngineMessage]):
             max_num_waiting=self._config.max_num_waiting,
             priorities=self._config.scheduling_policy == "priority",
         )
-        return Core(limits, self._plan.cache)
+        grammars = self._make_grammars(self._specs.vocab_size)
+        self._desk.open(grammars)
+        return Core(limits, self._plan.cache, grammars)
 
     def _long_prefill(self) -> int:
         given = self._config.long_prefill_token_threshold
@@ -286,5 +324,7 @@ class EngineCore(Actor[EngineMessage]):
         now, is_idle = time.monotonic(), core.idle
         if now - self._stats_at >= _STATS_INTERVAL_S or (is_idle and not self._was_idle):
             self._stats_at = now
-            self._frontend.stats(core.stats(self._workers.restarts if self._workers else 0))
+            stats = core.stats(self._workers.restarts if self._workers else 0)
+            held = self._desk.num_waiting
+            self._frontend.stats(msgspec.structs.replace(stats, waiting=stats.waiting + held) if held else stats)
         self._was_idle = is_idle

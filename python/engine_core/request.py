@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from octavo.engine_core.cache.coordinator import Chains, KvTables
+    from octavo.engine_core.grammar.protocol import Matcher
     from octavo.engine_core.sched.budget import SchedLimits
     from octavo.engine_core.sched.draft import Row
     from octavo.wire.frontend import AddRequest
@@ -41,6 +42,7 @@ class Request:
         "attempt",
         "came_us",
         "chains",
+        "complete",
         "crashes",
         "crashes_alone",
         "flight_computed",
@@ -52,6 +54,7 @@ class Request:
         "id",
         "key",
         "limit",
+        "matcher",
         "name",
         "num_computed",
         "plain",
@@ -71,8 +74,13 @@ class Request:
         "wake",
     )
 
-    def __init__(self, message: AddRequest, chains: Chains, limits: SchedLimits) -> None:
-        """Take a request as the frontend sent it. Raises RequestError for tokens that no worker could compute."""
+    def __init__(
+        self, message: AddRequest, chains: Chains, limits: SchedLimits, matcher: Matcher | None = None
+    ) -> None:
+        """Take a request as the frontend sent it; `matcher` is at the beginning of its grammar, if it has one.
+
+        Raises RequestError for tokens that no worker could compute, or that the grammar does not allow.
+        """
         self.tokens, self.prompt_len = _tokens(message, limits)
         self.id, self.attempt, self.name = message.id, message.attempt, message.name
         self.sampling = message.sampling
@@ -82,6 +90,11 @@ class Request:
         self.key = (priority, message.arrival_us, message.id)  # the order of service: lower first
         self.limit = min(self.prompt_len + message.sampling.max_tokens, limits.max_model_len)  # of len(tokens)
         self.chains = chains
+        self.matcher = matcher
+        self.complete = False  # the grammar allows nothing more
+        if matcher is not None:
+            for token in self.tokens[self.prompt_len :]:
+                self.complete = matcher.accept(token)
         self.status = Status.WAITING
         self.slot = self.generation = -1  # a worker's row, while RUNNING
         self.tables: KvTables | None = None  # while RUNNING
@@ -135,6 +148,8 @@ class Request:
         """Return why a request that was replayed has nothing left to do, or None."""
         if self.emitted and self.tokens[-1] in self.stop_ids:
             return Finish("stop", self.tokens[-1])
+        if self.complete:
+            return Finish("stop")
         return Finish("length") if len(self.tokens) >= self.limit else None
 
     def start(self, slot: int, generation: int, tables: KvTables, hit: int) -> None:
@@ -173,8 +188,14 @@ class Request:
         for position, token in enumerate(sampled):
             self.tokens.append(token)
             self.num_computed += position > 0  # each token after the first was an accepted draft, computed in this row
+            if self.matcher is not None and (failure := self._follow(self.matcher, token)) is not None:
+                finish = failure
+                break
             if token in self.stop_ids:
                 finish = Finish("stop", token)
+                break
+            if self.complete:
+                finish = Finish("stop")
                 break
             if len(self.tokens) >= self.limit:
                 finish = Finish("length")
@@ -217,6 +238,14 @@ class Request:
         assert self.remaining >= 1 and self.num_computed < len(self.tokens) < self.limit, self
         assert self.tokens_max <= self.limit, self
         assert self.steady_end < 0 or (self.row is not None and self.flight_computed == 0), self
+
+    def _follow(self, matcher: Matcher, token: int) -> Finish | None:
+        """Note a token in the grammar. Returns the end of a request whose token is not allowed: masks went wrong."""
+        try:
+            self.complete = matcher.accept(token)
+        except RequestError as error:
+            return Finish("error", message=error.message)
+        return None
 
     def _leave(self) -> KvTables:
         tables = self.tables

@@ -52,6 +52,7 @@ async def run_core(
         tasks.start_soon(engine.feed)
         if publisher is not None:
             tasks.start_soon(publisher.run)
+        tasks.start_soon(engine.compile)
         async with anyio.create_task_group() as serving:
             serving.start_soon(engine.run)
             try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from octavo.config import EngineConfig
-    from octavo.wire.worker import StepPlan
+    from octavo.wire.worker import SamplePlan, StepPlan
 
 __all__ = ["FINAL", "GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
 
@@ -152,7 +152,7 @@ class WorkerGroup:
         """Ask the ranks to finish the current step and leave."""
         self._supervisor.stop()
 
-    def send(self, plan: StepPlan) -> None:
+    def send(self, plan: StepPlan | SamplePlan) -> None:
         """Send a plan, encoded once, to all ranks. If one has died since, GroupDown is on its way."""
         self._broadcast(plan)
 

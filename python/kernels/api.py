@@ -25,6 +25,7 @@ __all__ = [
     "Kernels",
     "KvCache",
     "LinearOps",
+    "MaskOps",
     "MoeOps",
     "NormOps",
     "PagedStep",
@@ -210,6 +211,16 @@ class SampleOps(Protocol):
         ...
 
 
+class MaskOps(Protocol):
+    """Which tokens rows may draw."""
+
+    def apply_token_mask(
+        self, logits: Tensor, rows: Tensor, masks: Tensor
+    ) -> None:  # [R, V] dtype, [M] int64, [M, ceil(V / 32)] int32
+        """Set logits[rows[i], t] = -inf, in place, where bit t % 32 of masks[i, t // 32] is 0. Rows are distinct."""
+        ...
+
+
 class StateOps(Protocol):
     """The slots' arrays on the device, and a step's inputs out of them."""
 
@@ -319,5 +330,6 @@ class Kernels:
     moe: MoeOps
     attention: AttentionOps
     sample: SampleOps
+    mask: MaskOps
     state: StateOps
     replay: ReplayOps | None = None  # None: steps are not recorded

@@ -11,6 +11,7 @@ from octavo.kernels.ref.activation import RefActivation
 from octavo.kernels.ref.attention import RefAttention
 from octavo.kernels.ref.embedding import RefEmbedding
 from octavo.kernels.ref.linear import RefLinear
+from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.ref.moe import RefMoe
 from octavo.kernels.ref.norm import RefNorm
 from octavo.kernels.ref.sample import RefSample
@@ -45,6 +46,7 @@ def select(device: str, dtype: str) -> Kernels:
         moe=RefMoe(),
         attention=CpuAttention(),
         sample=CpuSample(),
+        mask=RefMask(),
         state=RefState(),
     )
 
@@ -59,5 +61,6 @@ def reference() -> Kernels:
         moe=RefMoe(),
         attention=RefAttention(),
         sample=RefSample(),
+        mask=RefMask(),
         state=RefState(),
     )

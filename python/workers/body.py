@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from octavo.wire.worker import AllocateKv, Init, KvReady, Ready, StepPlan, StepResult
+    from octavo.wire.worker import AllocateKv, Init, KvReady, Ready, SamplePlan, StepPlan, StepResult
 
 __all__ = ["PendingStep", "WorkerBody"]
 
@@ -43,7 +43,14 @@ class WorkerBody(Protocol):
         ...
 
     def step(self, plan: StepPlan) -> StepResult | PendingStep | None:
-        """Run one plan to its end and return its result, or launch it; None on ranks that do not report."""
+        """Run one plan to its end and return its result, or launch it; None on ranks that do not report.
+
+        A deferred plan is run up to its logits; `sample` comes next.
+        """
+        ...
+
+    def sample(self, plan: SamplePlan) -> StepResult | PendingStep | None:
+        """Let the rows of the deferred plan draw; otherwise as `step`."""
         ...
 
     def progress(self) -> tuple[str, int, int]:

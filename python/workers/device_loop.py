@@ -60,6 +60,7 @@ class DeviceLoop:
         self._output: OutputThread | None = None
         self._body: WorkerBody | None = None
         self._step = 0
+        self._deferred: int | None = None  # the step whose SamplePlan must come next
         self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
 
@@ -94,10 +95,15 @@ class DeviceLoop:
         if isinstance(message, AllocateKv):
             self._send(self._body.allocate(message))
             return
-        if isinstance(message, SamplePlan):
-            raise ProtocolError(f"a SamplePlan of step {message.step} came without a deferred step")
+        expected, self._deferred = self._deferred, None
+        if (expected is not None) != isinstance(message, SamplePlan) or expected not in (None, message.step):
+            raise ProtocolError(f"{type(message).__name__} of step {message.step} came; deferred is step {expected}")
         self._step = message.step
-        result = self._body.step(message)
+        if isinstance(message, SamplePlan):
+            result = self._body.sample(message)
+        else:
+            result = self._body.step(message)
+            self._deferred = message.step if message.deferred else None
         if result is not None:
             self._deliver(result)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from octavo.kernels.api import Kernels
     from octavo.models.base import Model
-    from octavo.wire.worker import AllocateKv, Init, StepPlan
+    from octavo.wire.worker import AllocateKv, Init, SamplePlan, StepPlan
     from octavo.workers.body import WorkerBody
     from octavo.workers.runner import Drawn
 
@@ -75,6 +75,7 @@ class ModelBody:
     def __init__(self) -> None:
         self._progress = Progress()
         self._ended = 0  # the last step whose end was seen
+        self._started = 0.0  # of the step that was begun last
         self._init: Init | None = None
         self._model: Model | None = None
         self._kernels: Kernels | None = None
@@ -153,13 +154,21 @@ class ModelBody:
     def step(self, plan: StepPlan) -> StepResult | LaunchedStep | None:
         if self._init is None or self._runner is None:
             raise ProtocolError(f"step {plan.step} came before AllocateKv")
-        started = time.perf_counter()
+        self._started = time.perf_counter()
         self._progress.step, self._progress.layer, self._progress.phase = plan.step, 0, "step"
         drawn = self._runner.step(plan)
-        if self._init.rank != OUTPUT_RANK:
-            self._end(plan.step)
+        return None if drawn is None else self._launched(plan.step, drawn)
+
+    def sample(self, plan: SamplePlan) -> StepResult | LaunchedStep | None:
+        if self._runner is None:
+            raise ProtocolError(f"masks of step {plan.step} came before AllocateKv")
+        return self._launched(plan.step, self._runner.sample(plan))
+
+    def _launched(self, step: int, drawn: Drawn) -> StepResult | LaunchedStep | None:
+        if self._init is None or self._init.rank != OUTPUT_RANK:
+            self._end(step)
             return None
-        launched = LaunchedStep(plan.step, drawn, started, self._end)
+        launched = LaunchedStep(step, drawn, self._started, self._end)
         return launched.wait() if launched.immediate else launched
 
     def progress(self) -> tuple[str, int, int]:

@@ -5,7 +5,8 @@ Charter. One step is apply, prepare, forward, sample, in this order and nothing 
 - prepare: the step's rows become positions, token ids and one attention object for each KV group. Ids come from the
   slots' history on the device, so that tokens drawn by the step before need not pass through the host;
 - forward: the model, over all tokens of the step;
-- sample: logits of the rows that reach the end of their tokens, one token each, appended to the history.
+- sample: logits of the rows that reach the end of their tokens, one token each, appended to the history. In a deferred
+  step it waits for the masks, which come in a message of their own.
 Where the kernels can record launches, prepare, forward and sample of a decode step are one replay (see graphs.py), and
 prepare and forward of other small steps (see forward_graphs.py).
 Nothing here waits for the device: a step may be launched before the one before it has ended.
@@ -27,6 +28,7 @@ from octavo.layers.batch import ForwardBatch, Progress
 from octavo.workers.forward_graphs import ForwardGraphs, forward_sizes
 from octavo.workers.graphs import DecodeGraphs, StepParts, decode_sizes
 from octavo.workers.memory import allocate_caches, cache_bytes
+from octavo.workers.sampling.masking import mask_logits
 from octavo.workers.sampling.sampler import Sampler
 from octavo.workers.state.block_tables import BlockTables
 from octavo.workers.state.slots import Slots
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from octavo.kernels.api import Kernels, PreparedAttention
     from octavo.models.base import Model
-    from octavo.wire.worker import KvGroupAlloc, StepPlan
+    from octavo.wire.worker import KvGroupAlloc, SamplePlan, StepPlan
 
 __all__ = ["Drawn", "Limits", "Runner"]
 
@@ -78,6 +80,15 @@ class _Rows:
         return int(np.argmax(several)) if several.any() else len(several)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A deferred step that has not drawn yet."""
+
+    step: int
+    hidden: Tensor  # [T, hidden] dtype, device
+    rows: _Rows
+
+
 class Runner:
     """Owns a model, its KV cache and the slots of one rank."""
 
@@ -104,6 +115,7 @@ class Runner:
         self._caches = allocate_caches(groups, model, kernels.attention, device)
         self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
+        self._held: _Held | None = None
         self._sampler = Sampler(limits.max_num_seqs, kernels.sample, device)
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
@@ -138,13 +150,13 @@ class Runner:
         self._forwards = ForwardGraphs(parts, tokens, limits.max_num_seqs)
 
     @torch.inference_mode()
-    def step(self, plan: StepPlan) -> Drawn:
-        """Carry out one plan. Raises ProtocolError if it does not fit the slots."""
+    def step(self, plan: StepPlan) -> Drawn | None:
+        """Carry out one plan; a deferred one, up to its logits: then None. Raises ProtocolError if it does not fit."""
         self._apply(plan)
         rows = self._rows(plan)
         if not len(rows.slots):
             return self._none()
-        drawn = self._replay(rows)
+        drawn = None if plan.deferred else self._replay(rows)
         if drawn is not None:
             return drawn
         hidden = None
@@ -154,7 +166,18 @@ class Runner:
             ids, batch = self._prepare(rows)
             hidden = self._model.forward(ids, batch)
         self._slots.advance(rows.slots, rows.counts)
+        if plan.deferred:
+            self._held = _Held(plan.step, hidden, rows)
+            return None
         return self._sample(hidden, rows)
+
+    @torch.inference_mode()
+    def sample(self, plan: SamplePlan) -> Drawn:
+        """Let the rows of the deferred plan draw. Raises ProtocolError if this is not its SamplePlan."""
+        held, self._held = self._held, None
+        if held is None or held.step != plan.step:
+            raise ProtocolError(f"masks of step {plan.step} came, deferred is step {held.step if held else None}")
+        return self._sample(held.hidden, held.rows, plan)
 
     def _apply(self, plan: StepPlan) -> None:
         self._slots.release(_ints(plan.released).tolist())
@@ -169,8 +192,8 @@ class Runner:
     def _rows(self, plan: StepPlan) -> _Rows:
         slots, counts = _ints(plan.rows).astype(np.int64), _ints(plan.counts).astype(np.int64)
         samples = np.frombuffer(plan.samples, dtype=np.uint8).astype(np.bool_)
-        if plan.deferred or any(plan.drafts):
-            raise ProtocolError(f"step {plan.step}: deferred sampling and drafts are not supported by this worker")
+        if any(plan.drafts):
+            raise ProtocolError(f"step {plan.step}: drafts are not supported by this worker")
         if not len(slots) == len(counts) == len(samples):
             raise ProtocolError(f"step {plan.step}: {len(slots)} rows, {len(counts)} counts, {len(samples)} samples")
         if len(np.unique(slots)) != len(slots):
@@ -225,13 +248,15 @@ class Runner:
         by_layer = tuple(attention[layer] for layer in range(len(self._caches)))
         return ids, ForwardBatch(positions_dev, by_layer, self._caches, self.progress)
 
-    def _sample(self, hidden: Tensor, rows: _Rows) -> Drawn:  # [T, hidden] dtype
+    def _sample(self, hidden: Tensor, rows: _Rows, masks: SamplePlan | None = None) -> Drawn:  # [T, hidden] dtype
         which = np.flatnonzero(rows.samples)
         if not len(which):
             return self._none()
         slots = rows.slots[which]
         last = self._move(np.cumsum(rows.counts)[which] - 1)
         logits = self._model.logits(hidden.index_select(0, last))
+        if masks is not None:
+            mask_logits(logits, slots, masks, self._kernels.mask, self._device)
         places = self._slots.length[slots]  # the index that each drawn token will have
         tokens = self._sampler.draw(logits, slots, places)
         self._slots.append(slots, self._move(slots), tokens)

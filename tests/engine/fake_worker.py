@@ -25,13 +25,14 @@ from octavo.wire.worker import (
     KvTensor,
     NewRow,
     Ready,
+    SamplePlan,
     StepPlan,
     StepResult,
 )
+from tests.engine.fake_grammar import VOCAB, FakeMatcher
 
 __all__ = ["VOCAB", "FakeCrash", "FakeWorker", "FakeWorkerError", "fake_specs", "reference"]
 
-VOCAB = 1000
 WINDOW = 5
 _KV = (KvTensor("k", (2, 4), "float32"), KvTensor("v", (2, 4), "float32"))
 _STATE = (KvTensor("state", (8,), "float32"),)
@@ -63,9 +64,10 @@ def fold(state: int, token: int) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def _choose(full: int, window: int, state: int, sampling: SamplingParams) -> int:
+def _choose(full: int, window: int, state: int, sampling: SamplingParams, allowed: list[int] | None = None) -> int:
     salt = sampling.seed if sampling.temperature > 0 else 0
-    return fold(full ^ window ^ (state * 3 & (2**64 - 1)), salt % 2**31) % VOCAB
+    drawn = fold(full ^ window ^ (state * 3 & (2**64 - 1)), salt % 2**31)
+    return drawn % VOCAB if allowed is None else allowed[drawn % len(allowed)]
 
 
 def _fold_all(tokens: list[int]) -> int:
@@ -75,15 +77,19 @@ def _fold_all(tokens: list[int]) -> int:
     return state
 
 
-def reference(prompt: list[int], sampling: SamplingParams, max_model_len: int) -> tuple[list[int], str]:
+def reference(
+    prompt: list[int], sampling: SamplingParams, max_model_len: int, grammar: FakeMatcher | None = None
+) -> tuple[list[int], str]:
     """Return what one request yields when it is evaluated plainly, one token after the other, and why it ends."""
     tokens, limit = list(prompt), min(len(prompt) + sampling.max_tokens, max_model_len)
     state = _fold_all(tokens)
     while len(tokens) < limit:
-        token = _choose(state, _fold_all(tokens[-WINDOW:]), state, sampling)
+        allowed = None if grammar is None else grammar.allowed()
+        token = _choose(state, _fold_all(tokens[-WINDOW:]), state, sampling, allowed)
         tokens.append(token)
         state = fold(state, token)
-        if token in sampling.stop_token_ids:
+        complete = grammar is not None and grammar.accept(token)
+        if complete or token in sampling.stop_token_ids:
             return tokens[len(prompt) :], "stop"
     return tokens[len(prompt) :], "length"
 
@@ -124,6 +130,7 @@ class FakeWorker:
         self._slots: dict[int, _Slot] = {}
         self._generations: dict[int, int] = {}
         self._phase, self._step = "loading", 0
+        self._deferred: StepPlan | None = None
         self.computed_tokens = 0  # in all rows, rejected drafts not counted
 
     def init(self, message: Init) -> Ready:
@@ -149,19 +156,39 @@ class FakeWorker:
         return self._phase, self._step, 0
 
     def step(self, plan: StepPlan) -> StepResult | None:
-        """Run a plan: apply its diffs, compute its rows in order."""
+        """Run a plan: apply its diffs, compute its rows in order. A deferred one waits for its masks."""
+        if self._deferred is not None:
+            raise FakeWorkerError(f"plan {plan.step} came before the masks of {self._deferred.step}")
         if plan.step != self._step + 1 and self._step:
             raise FakeWorkerError(f"plan {plan.step} follows {self._step}")
         self._phase, self._step = "step", plan.step
         time.sleep(float(self._settings.get("delay_ms", "0")) / 1000)
         self._apply(plan)
+        if plan.deferred:
+            self._deferred = plan
+            return None
+        return self._compute_rows(plan, {})
+
+    def sample(self, plan: SamplePlan) -> StepResult | None:
+        """Run the plan that waits for these masks."""
+        deferred, self._deferred = self._deferred, None
+        if deferred is None or deferred.step != plan.step:
+            raise FakeWorkerError(f"masks of {plan.step} came, {deferred and deferred.step} is deferred")
+        slots, size = array("i", plan.slots), 4 * -(-VOCAB // 32)
+        if len(plan.masks) != size * len(slots):
+            raise FakeWorkerError(f"{len(plan.masks)} bytes of masks for {len(slots)} slots")
+        bits = [int.from_bytes(plan.masks[size * i : size * (i + 1)], "little") for i in range(len(slots))]
+        allowed = [[token for token in range(VOCAB) if mask >> token & 1] for mask in bits]
+        return self._compute_rows(deferred, dict(zip(slots, allowed, strict=True)))
+
+    def _compute_rows(self, plan: StepPlan, allowed: dict[int, list[int]]) -> StepResult | None:
         rows, counts = array("i", plan.rows), array("i", plan.counts)
         drafts = plan.drafts or bytes(len(rows))
         if not len(rows) == len(counts) == len(plan.samples) == len(drafts) or len(set(rows)) != len(rows):
             raise FakeWorkerError(f"plan {plan.step} has rows {list(rows)} and {len(counts)} counts")
         slots, generations, lengths, tokens = array("i"), array("i"), array("i"), array("i")
         for slot, count, samples, k in zip(rows, counts, plan.samples, drafts, strict=True):
-            sampled = self._row(slot, count, bool(samples), k)
+            sampled = self._row(slot, count, bool(samples), k, allowed.get(slot))
             if samples:
                 slots.append(slot)
                 generations.append(self._slots[slot].generation)
@@ -203,7 +230,7 @@ class FakeWorker:
             raise FakeCrash("poison")
         os._exit(77)
 
-    def _row(self, number: int, count: int, samples: bool, drafts: int) -> list[int]:
+    def _row(self, number: int, count: int, samples: bool, drafts: int, allowed: list[int] | None) -> list[int]:
         slot = self._slots.get(number)
         if slot is None:
             raise FakeWorkerError(f"row {number} is not a slot in use")
@@ -218,17 +245,18 @@ class FakeWorker:
         slot.computed += count - drafts
         sampled: list[int] = []
         if samples:
-            sampled, state = self._sample(slot, drafts, state)
+            sampled, state = self._sample(slot, drafts, state, allowed)
         self._write_state(slot, slot.computed, state, last=True)
         self.computed_tokens += count - drafts + max(0, len(sampled) - 1)
         return sampled
 
-    def _sample(self, slot: _Slot, drafts: int, state: int) -> tuple[list[int], int]:
+    def _sample(self, slot: _Slot, drafts: int, state: int, allowed: list[int] | None) -> tuple[list[int], int]:
         """Draw a token, and one more for each draft that equals the token drawn before it."""
         proposals = self._propose(slot, drafts)
         sampled = []
         for place in range(drafts + 1):
-            token = _choose(self._read_full(slot), self._read_window(slot, slot.computed - 1), state, slot.sampling)
+            window = self._read_window(slot, slot.computed - 1)
+            token = _choose(self._read_full(slot), window, state, slot.sampling, allowed)
             sampled.append(token)
             slot.append(token)
             if place == drafts or proposals[place] != token:

@@ -11,8 +11,9 @@ from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import build_cache, group_layers
 from octavo.engine_core.core import Core
 from octavo.engine_core.sched.budget import SchedLimits
-from octavo.wire.frontend import AddRequest, Delta, Domain, SamplingParams
-from octavo.wire.worker import AllocateKv, Init, StepPlan
+from octavo.wire.frontend import AddRequest, Delta, Domain, Grammar, SamplingParams
+from octavo.wire.worker import AllocateKv, Init, SamplePlan, StepPlan
+from tests.engine.fake_grammar import FakeGrammars, FakeMatcher
 from tests.engine.fake_worker import FakeCrash, FakeWorker, fake_specs, reference
 
 __all__ = ["Harness", "Setup", "Transcript", "request"]
@@ -58,6 +59,7 @@ def request(
     priority: int = 0,
     temperature: float = 0.0,
     domain: Domain | None = None,
+    grammar: str | None = None,
 ) -> AddRequest:
     """Return a request; `number` is its id, arrival and seed."""
     return AddRequest(
@@ -70,6 +72,7 @@ def request(
         arrival_us=number,
         priority=priority,
         domain=domain,
+        grammar=None if grammar is None else Grammar("fake", grammar),
     )
 
 
@@ -98,9 +101,10 @@ class Harness:
         alone = build_cache(groups, [setup.max_model_len] * len(groups), flight, base)
         needs = [group.resident_blocks(setup.max_model_len) for group in alone.groups]
         num_blocks = [1 + need + spare for need, spare in zip(needs, setup.spare_blocks, strict=True)]
-        self.core = Core(limits, build_cache(groups, num_blocks, flight, base))
+        self.grammars = FakeGrammars()
+        self.core = Core(limits, build_cache(groups, num_blocks, flight, base), self.grammars)
         self._alloc = AllocateKv(tuple(g.alloc(n) for g, n in zip(groups, num_blocks, strict=True)))
-        self.plans: deque[StepPlan] = deque()  # sent, not yet run: the worker's inbox
+        self.plans: deque[StepPlan | SamplePlan] = deque()  # sent, not yet run: the worker's inbox
         self.computed_tokens = 0
         self.restarts = 0
         self.requests: dict[int, AddRequest] = {}
@@ -119,7 +123,8 @@ class Harness:
         """Add a request as the frontend does."""
         self.requests[message.id] = message
         self.seen[message.id] = Transcript(list(array("i", message.emitted)))
-        delta = self.core.add(message)
+        matcher = None if message.grammar is None else self.grammars.compile(message.grammar).start()
+        delta = self.core.add(message, matcher)
         self._deliver([delta] if delta else [])
 
     def abort(self, number: int) -> None:
@@ -128,8 +133,8 @@ class Harness:
         self.requests.pop(number, None)
 
     def send(self) -> bool:
-        """Send one plan, if the core has one."""
-        plan = self.core.next_plan()
+        """Send one plan or the masks of one, if the core has any."""
+        plan = self.core.sample_plan() or self.core.next_plan()
         self._deliver(self.core.take_failed())
         self.core.check()
         if plan is not None:
@@ -140,13 +145,16 @@ class Harness:
         """Run the oldest plan and give the core its result; a crash on purpose restarts the worker."""
         before = self.worker.computed_tokens
         try:
-            result = self.worker.step(self.plans[0])
+            plan = self.plans[0]
+            result = self.worker.sample(plan) if isinstance(plan, SamplePlan) else self.worker.step(plan)
         except FakeCrash:
             self.crash()
             return
         self.plans.popleft()
         self.computed_tokens += self.worker.computed_tokens - before
-        assert result is not None
+        if result is None:
+            assert isinstance(plan, StepPlan) and plan.deferred
+            return
         self._deliver(self.core.result(result))
         self.core.check()
 
@@ -180,7 +188,8 @@ class Harness:
         """Compare what a request yielded with its plain evaluation."""
         message = self.requests[number]
         prompt = list(array("i", message.prompt))
-        tokens, finish = reference(prompt, message.sampling, self.setup.max_model_len)
+        grammar = None if message.grammar is None else FakeMatcher.of(message.grammar)
+        tokens, finish = reference(prompt, message.sampling, self.setup.max_model_len, grammar)
         seen = self.seen[number]
         assert (seen.tokens, seen.finish) == (tokens, finish), f"request {number}: {seen}"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.wire.frontend import AddRequest
+from octavo.wire.frontend import AddRequest, Grammar
+from tests.engine.fake_grammar import FakeMatcher
 from tests.engine.fake_worker import reference
 from tests.engine.harness import Harness, Setup, request
 
@@ -25,6 +26,7 @@ class Arrival:
     priority: int
     temperature: float
     replayed: int  # tokens that the client has already
+    grammar: str | None
 
 
 arrivals = st.builds(
@@ -38,6 +40,7 @@ arrivals = st.builds(
     priority=st.sampled_from([0, 0, 1]),
     temperature=st.sampled_from([0.0, 1.0]),
     replayed=st.sampled_from([0, 0, 0, 2, 5]),
+    grammar=st.sampled_from([None, None, "7,2,9", "13,0,5", "3,20,20"]),
 )
 
 setups = st.builds(
@@ -61,7 +64,8 @@ def message_of(number: int, arrival: Arrival, max_model_len: int) -> AddRequest:
         number * 3 + t for t in range(max(arrival.own, not arrival.shared))
     ]
     plain = request(number, prompt, arrival.max_tokens, priority=arrival.priority, temperature=arrival.temperature)
-    outputs, _ = reference(prompt, plain.sampling, max_model_len)
+    grammar = None if arrival.grammar is None else FakeMatcher.of(Grammar("fake", arrival.grammar))
+    outputs, _ = reference(prompt, plain.sampling, max_model_len, grammar)
     stop = (outputs[arrival.stop_after - 1],) if arrival.stop_after and arrival.stop_after <= len(outputs) else ()
     ended = outputs.index(stop[0]) + 1 if stop else len(outputs)
     emitted = tuple(outputs[: min(arrival.replayed, ended)])
@@ -74,6 +78,7 @@ def message_of(number: int, arrival: Arrival, max_model_len: int) -> AddRequest:
         attempt=1 + bool(emitted),
         priority=arrival.priority,
         temperature=arrival.temperature,
+        grammar=arrival.grammar,
     )
 
 

@@ -53,4 +53,6 @@ def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
     if remaining == 0 or room < 0:
         return None
     drafts = min(limits.num_drafts, room, budget - remaining) if remaining == 1 and limits.num_drafts else 0
+    if request.matcher is not None:
+        drafts = 0  # its masks are for one token
     return Share(remaining + drafts, drafts, True)

@@ -9,6 +9,7 @@ from octavo.engine_core.request import Request, Status
 from octavo.engine_core.sched.admission import admit_waiting
 from octavo.engine_core.sched.draft import StepDraft
 from octavo.engine_core.sched.fairness import top_up
+from octavo.engine_core.sched.masking import deferred, sample_plan
 from octavo.engine_core.sched.quarantine import MAX_CRASHES_ALONE, note_crash, run_suspect
 from octavo.engine_core.sched.running import continue_running
 from octavo.engine_core.sched.state import InFlight, SchedState
@@ -19,10 +20,12 @@ from octavo.wire.worker import BlockDiff, NewRow, StepPlan
 
 if TYPE_CHECKING:
     from octavo.engine_core.cache.coordinator import KvCache
+    from octavo.engine_core.grammar.protocol import Grammars, Matcher
     from octavo.engine_core.sched.budget import SchedLimits
     from octavo.engine_core.sched.counters import Counters
     from octavo.engine_core.sched.draft import Row
     from octavo.wire.frontend import AddRequest, Delta
+    from octavo.wire.worker import SamplePlan
 
 __all__ = ["Outcome", "Scheduler"]
 
@@ -87,10 +90,11 @@ class Scheduler:
         """Return all requests that are not finished."""
         return list(self._requests.values())
 
-    def add(self, message: AddRequest) -> Finish | None:
+    def add(self, message: AddRequest, matcher: Matcher | None = None) -> Finish | None:
         """Queue a request, in place of an earlier attempt. Returns why, if it has nothing left to do and is not queued.
 
-        A lower or equal attempt is ignored. Raises RequestError for a request that can never run.
+        `matcher` is at the beginning of the request's grammar, if it has one. A lower or equal attempt is ignored.
+        Raises RequestError for a request that can never run.
         """
         known = self._requests.get(message.id)
         if known is not None:
@@ -99,7 +103,7 @@ class Scheduler:
             self.finish(known)
         cache, limits = self._state.cache, self._state.limits
         self._refuse_crowd(message)
-        request = Request(message, cache.open_chains(message.domain), limits)
+        request = Request(message, cache.open_chains(message.domain), limits, matcher)
         if not cache.fits_ever(len(request.tokens) + 1):
             pools = ", ".join(str(group.pool.capacity * group.block_tokens) for group in cache.groups)
             raise RequestError(
@@ -153,7 +157,7 @@ class Scheduler:
     def schedule(self) -> StepPlan | None:
         """Return the next plan, which is in flight from then on, or None if nothing can run now."""
         state = self._state
-        if len(state.in_flight) >= state.limits.window:
+        if len(state.in_flight) >= state.limits.window or state.unmasked is not None:
             return None
         draft = StepDraft(state.limits.max_num_batched_tokens)
         if not run_suspect(state, draft):
@@ -161,6 +165,10 @@ class Scheduler:
             admit_waiting(state, draft)
             top_up(state, draft)
         return self._seal(draft) if len(draft) else None
+
+    def sample_plan(self, grammars: Grammars) -> SamplePlan | None:
+        """Return the masks that the last plan waits for, if they can be known now. Send them before any other plan."""
+        return sample_plan(self._state, grammars)
 
     def take_flight(self, step: int) -> InFlight:
         """Return the oldest plan in flight, whose result has come.
@@ -227,6 +235,7 @@ class Scheduler:
         state = self._state
         note_crash(state)
         state.in_flight.clear()
+        state.unmasked = None
         for request in state.running.snapshot():
             state.requeue(request)
         state.slots.forget()
@@ -266,7 +275,9 @@ class Scheduler:
         drawing = [*steady, *(row for row in rows if row.samples)]
         slots = array("i", [row[1] for row in drawing])
         generations = array("i", [row[2] for row in drawing])
-        state.in_flight.append(InFlight(state.step, steady, rows, slots.tobytes(), generations.tobytes()))
+        flight = InFlight(state.step, steady, rows, slots.tobytes(), generations.tobytes())
+        state.in_flight.append(flight)
+        state.unmasked = flight if deferred(rows) else None
         _count(state, steady, rows)
         drafts = bytes([row.drafts for row in rows]) if any(row.drafts for row in rows) else b""
         return StepPlan(
@@ -278,6 +289,7 @@ class Scheduler:
             counts=_ONE * len(steady) + array("i", [row.tokens for row in rows]).tobytes(),
             samples=b"\x01" * len(steady) + bytes([row.samples for row in rows]),
             drafts=drafts and bytes(len(steady)) + drafts,
+            deferred=state.unmasked is not None,
         )
 
 

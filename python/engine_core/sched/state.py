@@ -41,6 +41,7 @@ class SchedState:
         self.prefilling: dict[int, Request] = {}  # of the running ones, those whose known tokens are not all computed
         self.computing = Computing()
         self.in_flight: deque[InFlight] = deque()
+        self.unmasked: InFlight | None = None  # the last plan, if it is deferred and waits for its SamplePlan
         self.step = 0  # of the last plan
         self.suspects: dict[int, Request] = {}  # see Request.suspect
         self.fresh: list[Request] = []  # that run for the first time; nobody has asked yet

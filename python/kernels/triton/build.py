@@ -6,6 +6,7 @@ import torch
 
 from octavo.errors import ConfigError
 from octavo.kernels.api import Kernels
+from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
@@ -47,6 +48,7 @@ def triton_kernels(device: str, dtype: str) -> Kernels:
         moe=GroupedMoe(),
         attention=attention,
         sample=TritonSample(),
+        mask=RefMask(),
         state=state,
         replay=TritonReplay(attention, state),
     )

@@ -2,8 +2,8 @@
 
 mod blocks;
 mod events;
-mod parsing;
 mod grammar;
+mod parsing;
 mod rendering;
 
 use pyo3::prelude::*;

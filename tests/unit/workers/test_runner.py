@@ -133,7 +133,6 @@ def test_only_the_output_rank_reports(model: Path) -> None:
         (plan(2, [(0, 0, 0)]), r"0 tokens from 3"),
         (plan(2, [(0, 1, 1), (0, 1, 1)]), r"a slot stands twice in \[0, 0\]"),
         (StepPlan(2, (), b"", (), pack_tokens([0]), pack_tokens([1]), b""), "1 rows, 1 counts, 0 samples"),
-        (StepPlan(2, (), b"", (), pack_tokens([0]), pack_tokens([1]), b"\1", deferred=True), "deferred sampling"),
         (StepPlan(2, (), b"", (), pack_tokens([0]), pack_tokens([1]), b"\1", drafts=b"\1"), "drafts"),
     ],
 )

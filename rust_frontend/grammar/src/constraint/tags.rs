@@ -71,49 +71,16 @@ impl Writer<'_> {
         let kind = string(map, "type")?;
         let written = match kind {
             "const_string" => Ok(self.specials.expression(string(map, "value")?)),
-            "json_schema" => {
-                let schema = need(map, "json_schema")?;
-                let constraint = Constraint::json_schema(schema, self.options);
-                Ok(constraint
-                    .map_err(|error| error.within("json_schema"))?
-                    .as_rule())
-            }
-            "regex" => {
-                let constraint = Constraint::regex(string(map, "pattern")?);
-                Ok(constraint
-                    .map_err(|error| error.within("pattern"))?
-                    .as_rule())
-            }
-            "grammar" => {
-                let constraint = Constraint::grammar(string(map, "grammar")?);
-                Ok(constraint
-                    .map_err(|error| error.within("grammar"))?
-                    .as_rule())
-            }
+            "json_schema" | "regex" | "grammar" => self.constrained(map, kind),
             "any_text" if last => Ok(ANY_TEXT.to_owned()),
             "any_text" => Err(ConstraintError::new(
                 "type",
                 "any_text must be the last, or stand alone in a tag",
             )),
-            "sequence" => {
-                let elements = list(map, "elements")?;
-                let count = elements.len();
-                let parts = elements.iter().enumerate().map(|(index, element)| {
-                    self.format(element, last && index + 1 == count)
-                        .map(|body| self.rule(&body))
-                        .map_err(|error| error.within(&format!("elements.{index}")))
-                });
-                Ok(parts.collect::<Result<Vec<_>, _>>()?.join(" "))
-            }
-            "or" => {
-                let elements = list(map, "elements")?;
-                let parts = elements.iter().enumerate().map(|(index, element)| {
-                    self.format(element, last)
-                        .map(|body| self.rule(&body))
-                        .map_err(|error| error.within(&format!("elements.{index}")))
-                });
-                Ok(parts.collect::<Result<Vec<_>, _>>()?.join(" | "))
-            }
+            "sequence" => Ok(self
+                .elements(map, |index, count| last && index + 1 == count)?
+                .join(" ")),
+            "or" => Ok(self.elements(map, |_, _| last)?.join(" | ")),
             "tag" => {
                 let tag = self.tag(map)?;
                 Ok(format!(
@@ -135,6 +102,33 @@ impl Writer<'_> {
         };
         self.depth -= 1;
         written
+    }
+
+    /// Write a part that follows a constraint.
+    fn constrained(&self, map: &Map<String, Value>, kind: &str) -> Written {
+        let field = if kind == "regex" { "pattern" } else { kind };
+        let constraint = match kind {
+            "json_schema" => Constraint::json_schema(need(map, field)?, self.options),
+            "regex" => Constraint::regex(string(map, field)?),
+            _ => Constraint::grammar(string(map, field)?),
+        };
+        Ok(constraint.map_err(|error| error.within(field))?.as_rule())
+    }
+
+    /// Write formats as rules; `last` tells, from index and count, whether nothing follows one.
+    fn elements(
+        &mut self,
+        map: &Map<String, Value>,
+        last: impl Fn(usize, usize) -> bool,
+    ) -> Result<Vec<String>, ConstraintError> {
+        let elements = list(map, "elements")?;
+        let count = elements.len();
+        let rules = elements.iter().enumerate().map(|(index, element)| {
+            self.format(element, last(index, count))
+                .map(|body| self.rule(&body))
+                .map_err(|error| error.within(&format!("elements.{index}")))
+        });
+        rules.collect()
     }
 
     fn tag(&mut self, map: &Map<String, Value>) -> Result<Tag, ConstraintError> {

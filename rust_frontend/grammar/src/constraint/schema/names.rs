@@ -10,6 +10,17 @@ use crate::constraint::error::ConstraintError;
 use crate::constraint::matcher::{Grammar, matches_text};
 use crate::constraint::{Constraint, Kind, Vocabulary};
 
+/// Keywords of names.
+const UNDERSTOOD: [&str; 7] = [
+    "type",
+    "enum",
+    "const",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "format",
+];
+
 impl<'a> Lowering<'a> {
     /// Restrict the names in a lowered object schema.
     pub(super) fn property_names(
@@ -18,8 +29,6 @@ impl<'a> Lowering<'a> {
         schema: &'a Value,
         out: &mut Map<String, Value>,
     ) -> Result<(), ConstraintError> {
-        let unsupported =
-            || ConstraintError::whole("is supported with one pattern, enum or length");
         let map = match schema {
             Value::Bool(true) => return Ok(()),
             Value::Object(map) => map,
@@ -34,56 +43,17 @@ impl<'a> Lowering<'a> {
         }
         let constants = self.constants(map)?;
         let pattern = self.name_pattern(map)?;
-        let others = map.keys().any(|keyword| {
-            self.draft.knows(keyword)
-                && ![
-                    "type",
-                    "enum",
-                    "const",
-                    "pattern",
-                    "minLength",
-                    "maxLength",
-                    "format",
-                ]
-                .contains(&keyword.as_str())
-        });
+        let others = map
+            .keys()
+            .any(|keyword| self.draft.knows(keyword) && !UNDERSTOOD.contains(&keyword.as_str()));
         if others || (constants.is_some() && pattern.is_some()) {
             return Err(unsupported());
         }
-        let further = out
-            .remove("additionalProperties")
-            .unwrap_or(Value::Bool(true));
-        if let Some(values) = constants {
-            let allowed: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
-            keep(out, |name| allowed.contains(&name));
-            if out.contains_key("patternProperties") {
-                return Err(unsupported());
-            }
-            let listed = out.entry("properties").or_insert_with(|| json!({}));
-            for name in allowed {
-                if listed.get(name).is_none() {
-                    listed[name] = further.clone();
-                }
-            }
-        } else if let Some(pattern) = pattern {
-            let checked = compiled(&pattern)?;
-            keep(out, |name| {
-                matches_text(&checked, &Value::from(name).to_string())
-            });
-            if out.contains_key("patternProperties") && further != Value::Bool(false) {
-                return Err(unsupported());
-            }
-            if further != Value::Bool(false) {
-                out.insert("patternProperties".to_owned(), json!({ pattern: further }));
-            } else if out.contains_key("patternProperties") {
-                return Err(unsupported());
-            }
-        } else {
-            out.insert("additionalProperties".to_owned(), further);
-            return Ok(());
+        match (constants, pattern) {
+            (Some(values), _) => only_listed(&values, out),
+            (None, Some(pattern)) => only_matching(&pattern, out),
+            (None, None) => Ok(()),
         }
-        out.insert("additionalProperties".to_owned(), Value::Bool(false));
-        Ok(())
     }
 
     /// The pattern that names must match.
@@ -107,12 +77,51 @@ impl<'a> Lowering<'a> {
             }
         }
         if patterns.len() > 1 {
-            return Err(ConstraintError::whole(
-                "is supported with one pattern, enum or length",
-            ));
+            return Err(unsupported());
         }
         Ok(patterns.pop())
     }
+}
+
+fn unsupported() -> ConstraintError {
+    ConstraintError::whole("is supported with one pattern, enum or length")
+}
+
+/// Allow these names.
+fn only_listed(values: &[Value], out: &mut Map<String, Value>) -> Result<(), ConstraintError> {
+    if out.contains_key("patternProperties") {
+        return Err(unsupported());
+    }
+    let further = out
+        .insert("additionalProperties".to_owned(), Value::Bool(false))
+        .unwrap_or(Value::Bool(true));
+    let allowed: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+    keep(out, |name| allowed.contains(&name));
+    let listed = out.entry("properties").or_insert_with(|| json!({}));
+    for name in allowed {
+        if listed.get(name).is_none() {
+            listed[name] = further.clone();
+        }
+    }
+    Ok(())
+}
+
+/// Allow the names that match.
+fn only_matching(pattern: &str, out: &mut Map<String, Value>) -> Result<(), ConstraintError> {
+    if out.contains_key("patternProperties") {
+        return Err(unsupported());
+    }
+    let further = out
+        .insert("additionalProperties".to_owned(), Value::Bool(false))
+        .unwrap_or(Value::Bool(true));
+    let checked = compiled(pattern)?;
+    keep(out, |name| {
+        matches_text(&checked, &Value::from(name).to_string())
+    });
+    if further != Value::Bool(false) {
+        out.insert("patternProperties".to_owned(), json!({ pattern: further }));
+    }
+    Ok(())
 }
 
 fn compiled(pattern: &str) -> Result<Grammar, ConstraintError> {

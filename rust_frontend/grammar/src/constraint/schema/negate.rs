@@ -63,25 +63,6 @@ impl<'a> Lowering<'a> {
                 }
                 Some(any_of(options))
             }
-            "minimum" | "maximum" if self.draft == Draft::D4 => None,
-            "minimum" => Some(json!({ "type": "number", "exclusiveMaximum": value })),
-            "maximum" => Some(json!({ "type": "number", "exclusiveMinimum": value })),
-            "exclusiveMinimum" if value.is_number() => {
-                Some(json!({ "type": "number", "maximum": value }))
-            }
-            "exclusiveMaximum" if value.is_number() => {
-                Some(json!({ "type": "number", "minimum": value }))
-            }
-            "minLength" => fewer("string", "maxLength", value.as_u64()?),
-            "maxLength" => Some(json!({ "type": "string", "minLength": value.as_u64()? + 1 })),
-            "minItems" => fewer("array", "maxItems", value.as_u64()?),
-            "maxItems" => Some(json!({ "type": "array", "minItems": value.as_u64()? + 1 })),
-            "maxProperties" if value.as_u64() == Some(0) => {
-                Some(json!({ "type": "object", "minProperties": 1 }))
-            }
-            "minProperties" if value.as_u64() == Some(1) => {
-                Some(json!({ "type": "object", "maxProperties": 0 }))
-            }
             "anyOf" => {
                 let all = parts(map, "anyOf").map(|part| self.negated(at.inner(part), level + 1));
                 Some(joined(Map::new(), all.collect::<Option<Vec<_>>>()?))
@@ -102,8 +83,35 @@ impl<'a> Lowering<'a> {
             {
                 Some(Value::Bool(false))
             }
-            _ => None,
+            bound => beyond(bound, value, self.draft),
         }
+    }
+}
+
+/// What a bound rejects.
+fn beyond(keyword: &str, value: &Value, draft: Draft) -> Option<Value> {
+    match keyword {
+        // In draft 4 a boolean beside it says whether the bound itself belongs to it.
+        "minimum" | "maximum" if draft == Draft::D4 => None,
+        "minimum" => Some(json!({ "type": "number", "exclusiveMaximum": value })),
+        "maximum" => Some(json!({ "type": "number", "exclusiveMinimum": value })),
+        "exclusiveMinimum" if value.is_number() => {
+            Some(json!({ "type": "number", "maximum": value }))
+        }
+        "exclusiveMaximum" if value.is_number() => {
+            Some(json!({ "type": "number", "minimum": value }))
+        }
+        "minLength" => fewer("string", "maxLength", value.as_u64()?),
+        "maxLength" => Some(json!({ "type": "string", "minLength": value.as_u64()? + 1 })),
+        "minItems" => fewer("array", "maxItems", value.as_u64()?),
+        "maxItems" => Some(json!({ "type": "array", "minItems": value.as_u64()? + 1 })),
+        "maxProperties" if value.as_u64() == Some(0) => {
+            Some(json!({ "type": "object", "minProperties": 1 }))
+        }
+        "minProperties" if value.as_u64() == Some(1) => {
+            Some(json!({ "type": "object", "maxProperties": 0 }))
+        }
+        _ => None,
     }
 }
 
