@@ -42,6 +42,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     dtype: str = "bfloat16"
     device: str = "cpu"
     load_format: str = "auto"
+    hf_overrides: str = ""  # a JSON object: keys of config.json to replace
     seed: int = 0
     max_model_len: int | None = None  # None: as much of the model's context as the KV pool holds
     max_num_seqs: int = 256
@@ -166,6 +167,16 @@ def _kv_events(text: str) -> KvEventsConfig:
         raise ValueError(f"must be a JSON object with vLLM's fields: {error}") from None
 
 
+def _json_object(text: str) -> str:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"must be a JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("must be a JSON object")
+    return text
+
+
 def _choice(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
@@ -241,13 +252,33 @@ def _switch(default: bool, group: str, help: str) -> Any:
 class ServeConfig:
     """All that `octavo serve` can be told."""
 
-    model: str = _setting("", str, "Model", "model folder (config.json and safetensors) or .gguf file", positional=True)
+    model: str = _setting(
+        "",
+        str,
+        "Model",
+        "model folder (config.json and safetensors), .gguf file, name on the Hub (ORG/NAME, or ORG/NAME:Q4_K_M for one "
+        ".gguf file of it), or smollm2",
+        positional=True,
+    )
     served_model_name: tuple[str, ...] = _setting(
         (), str, "Model", "names that clients may use for the model; default: MODEL as given", "NAME", many=True
     )
     dtype: str = _setting("auto", _dtype, "Model", "auto (bfloat16), bfloat16 or float32", "TYPE")
     load_format: str = _setting(
         "auto", _choice("auto", "dummy"), "Model", "auto, or dummy: random weights from config.json alone", "FORMAT"
+    )
+    revision: str = _setting(
+        "", str, "Model", "branch, tag or commit of a model on the Hub; default: its main branch", "NAME"
+    )
+    tokenizer: str = _setting(
+        "", str, "Model", "folder, tokenizer.json, .gguf file or Hub name of a tokenizer; default: the model's", "PATH"
+    )
+    chat_template: str = _setting(
+        "", str, "Model", "file with a chat template, or the template itself; default: the model's", "PATH"
+    )
+    hf_overrides: str = _setting("", _json_object, "Model", "keys of config.json to replace, as JSON", "JSON")
+    trust_remote_code: bool = _switch(
+        False, "Model", "accepted for vLLM's sake: octavo never runs code that a model brings along"
     )
     device: str = _setting(
         "auto", _choice("auto", "cpu", "cuda"), "Model", "auto (GPUs where there are any), cpu or cuda", "DEVICE"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from octavo.config import EngineConfig
 from octavo.devices import choose_device, default_batched_tokens, torch_has_cuda, visible_gpus
 from octavo.errors import ConfigError
 from octavo.memory import available_bytes
+from octavo.modelfiles import locate, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,11 +18,18 @@ if TYPE_CHECKING:
     from octavo.config import KvEventsConfig, ServeConfig
     from octavo.modelfiles import ModelFiles
 
-__all__ = ["RESTART_WINDOW_S", "engine_config"]
+__all__ = ["RESTART_WINDOW_S", "engine_config", "model_files"]
 
 #: Restarts within it count against `max_restarts`.
 RESTART_WINDOW_S = 600.0
 _DEFAULT_KV_BYTES = 4 << 30
+
+
+def model_files(config: ServeConfig) -> ModelFiles:
+    """Return the files of the model that a user asked for, fetched if need be. Raises ModelError as `resolve`."""
+    path = locate(config.model, config.revision or None)
+    overrides = msgspec.json.decode(config.hf_overrides) if config.hf_overrides else None
+    return resolve(str(path), config.load_format, overrides, config.trust_remote_code)
 
 
 def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint: str = "") -> EngineConfig:
@@ -45,6 +55,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         tokenizer_dir=str(folder / "tokenizer"),
         dtype="bfloat16" if config.dtype == "auto" else config.dtype,
         load_format=config.load_format,
+        hf_overrides=config.hf_overrides,
         seed=config.seed,
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,

@@ -27,9 +27,9 @@ from octavo.actors.link import StdoutLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
 from octavo.config import FrontendConfig, ServeConfig
-from octavo.engine_settings import RESTART_WINDOW_S, engine_config
+from octavo.engine_settings import RESTART_WINDOW_S, engine_config, model_files
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
-from octavo.modelfiles import ModelFiles, export_tokenizer, resolve
+from octavo.modelfiles import ModelFiles, export_tokenizer
 from octavo.runfolder import run_folder
 
 __all__ = ["serve"]
@@ -51,9 +51,9 @@ def serve(config: ServeConfig) -> int:
     began = time.monotonic()
     frontend = _frontend_program()
     _check_versions(frontend)
-    files = resolve(config.model, config.load_format)
+    files = model_files(config)
     with _listen(config.host, config.port) as listener, run_folder() as folder:
-        export_tokenizer(files, folder / "tokenizer")
+        export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template)
         _write_configs(config, files, listener, folder)
         workers = f"{config.tensor_parallel_size} worker" + ("s" if config.tensor_parallel_size > 1 else "")
         _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, _url(listener))

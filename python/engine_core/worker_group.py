@@ -215,6 +215,7 @@ class WorkerGroup:
             dtype=config.dtype,
             device=config.device if config.device == "cpu" else f"{config.device}:{rank}",
             load_format=config.load_format,
+            hf_overrides=config.hf_overrides,
             seed=config.seed,
             max_model_len=config.max_model_len or config.model_context_len,
             max_num_seqs=config.max_num_seqs,

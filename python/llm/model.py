@@ -16,12 +16,12 @@ import octavo_native
 
 from octavo import __version__
 from octavo.config import build, settings
-from octavo.engine_settings import engine_config
+from octavo.engine_settings import engine_config, model_files
 from octavo.errors import ConfigError, ModelError, RequestError
 from octavo.llm.engine import EngineThread
 from octavo.llm.request import Request
 from octavo.llm.sampling import body_fields
-from octavo.modelfiles import export_tokenizer, resolve
+from octavo.modelfiles import export_tokenizer
 from octavo.runfolder import run_folder
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ class LoadedModel:
                 f"octavo {__version__} cannot work with octavo-native {octavo_native.__version__}: run "
                 f"`pip install octavo-native=={__version__}`"
             )
-        files = resolve(config.model, config.load_format)
+        files = model_files(config)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(run_folder())
-            export_tokenizer(files, folder / "tokenizer")
+            export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template)
             try:
                 self.renderer = octavo_native.Renderer(folder / "tokenizer", config.seed)
             except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octavo.modelfiles.files import ModelFiles, resolve
+from octavo.modelfiles.locate import locate
 from octavo.modelfiles.tokenizer import export_tokenizer
 
-__all__ = ["ModelFiles", "export_tokenizer", "resolve"]
+__all__ = ["ModelFiles", "export_tokenizer", "locate", "resolve"]

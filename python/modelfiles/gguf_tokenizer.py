@@ -127,7 +127,7 @@ def _splitter(metadata: dict[str, Any]) -> _Splitter:
     if model != "gpt2":
         raise ModelError(
             f"the GGUF tokenizer kind {model!r} is not supported; known: gpt2 (byte-level BPE). "
-            "Serve the model's safetensors folder with its tokenizer.json instead."
+            "Give the folder or Hub name of the original model as --tokenizer: its tokenizer.json is read then."
         )
     name = metadata.get("tokenizer.ggml.pre")
     splitter = PRE_TOKENIZERS.get(name or "")
@@ -135,7 +135,7 @@ def _splitter(metadata: dict[str, Any]) -> _Splitter:
         known = ", ".join(sorted(PRE_TOKENIZERS))
         raise ModelError(
             f"the GGUF pre-tokenizer {name!r} is not supported; known: {known}. "
-            "Serve the model's safetensors folder with its tokenizer.json instead."
+            "Give the folder or Hub name of the original model as --tokenizer: its tokenizer.json is read then."
         )
     return splitter
 

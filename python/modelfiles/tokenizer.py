@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.errors import ModelError
+from octavo.errors import ConfigError, ModelError
+from octavo.modelfiles import hub
 from octavo.modelfiles.gguf_reader import read_gguf
 from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from octavo.modelfiles.files import ModelFiles
 
-__all__ = ["export_tokenizer"]
+__all__ = ["export_tokenizer", "read_template"]
 
 #: Files of a model folder that the frontend reads.
 _COPIED = (
@@ -24,47 +24,102 @@ _COPIED = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "chat_template.json",
-    "generation_config.json",
 )
+_TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _TEMPLATES = "additional_chat_templates"
 
 
-def export_tokenizer(files: ModelFiles, folder: Path) -> None:
+def export_tokenizer(files: ModelFiles, folder: Path, tokenizer: str = "", chat_template: str = "") -> None:
     """Write tokenizer.json, tokenizer_config.json, generation_config.json, config.json, chat templates into `folder`.
 
-    Copies of the model's own files, or made from a GGUF file's metadata. Raises ModelError if the model has no fast
-    tokenizer or its GGUF metadata describe one that is not supported.
+    Copies of the model's own files, or made from a GGUF file's metadata. `tokenizer`: a folder, a tokenizer.json, a
+    .gguf file or a name on the Hub to take instead of the model's. `chat_template`: a file, or the template itself.
+    Raises ModelError if the model has no fast tokenizer or its GGUF metadata describe one that is not supported, and
+    ConfigError if what the user gave is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if files.kind == "gguf":
-        metadata = read_gguf(files.path).metadata
+    template = read_template(chat_template)
+    source = _given(tokenizer) if tokenizer else files.path
+    if source.suffix == ".gguf":
+        metadata = read_gguf(source).metadata
         _write(folder / "tokenizer.json", tokenizer_from_gguf(metadata))
         _write(folder / "tokenizer_config.json", tokenizer_config_from_gguf(metadata, files.context_len))
+    elif source.is_file():
+        shutil.copyfile(source, folder / "tokenizer.json")
     else:
-        if not (files.path / "tokenizer.json").is_file():
-            raise ModelError(
-                f"{files.path} has no tokenizer.json. Write one with Transformers: "
-                "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
-            )
-        for name in _COPIED:
-            if (files.path / name).is_file():
-                shutil.copyfile(files.path / name, folder / name)
-        if (files.path / _TEMPLATES).is_dir():
-            shutil.copytree(files.path / _TEMPLATES, folder / _TEMPLATES, dirs_exist_ok=True)
+        _copy(source, folder)
     _write(folder / "config.json", files.config)
     if not (folder / "tokenizer_config.json").is_file():
         _write(folder / "tokenizer_config.json", {})
-    if not (folder / "generation_config.json").is_file():
-        _write(folder / "generation_config.json", _generation_config(files))
+    _write(folder / "generation_config.json", _generation_config(files))
+    if template:
+        for name in (*_TEMPLATE_FILES, _TEMPLATES):
+            _remove(folder / name)
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+
+
+def read_template(given: str) -> str:
+    """Return the text of --chat-template: a file's, or the text itself if it has a brace in it; "" for none.
+
+    Raises ConfigError for a file that is not there.
+    """
+    if not given or "{" in given:
+        return given
+    path = Path(given).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(
+            f"--chat-template {given}: {reason}; give a file with a Jinja template", "chat_template"
+        ) from None
+
+
+def _given(tokenizer: str) -> Path:
+    path = Path(tokenizer).expanduser()
+    if path.exists():
+        return path
+    if hub.is_hub_name(tokenizer):
+        return hub.fetch(tokenizer, weights=False)
+    raise ConfigError(
+        f"--tokenizer {tokenizer}: there is no such file or folder, and it is no name on the Hub (ORG/NAME)",
+        "tokenizer",
+    )
+
+
+def _copy(source: Path, folder: Path) -> None:
+    if not (source / "tokenizer.json").is_file():
+        raise ModelError(
+            f"{source} has no tokenizer.json. Give a folder that has one as --tokenizer, or write one with "
+            "Transformers: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
+        )
+    for name in _COPIED:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    if (source / _TEMPLATES).is_dir():
+        shutil.copytree(source / _TEMPLATES, folder / _TEMPLATES, dirs_exist_ok=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def _generation_config(files: ModelFiles) -> dict[str, Any]:
+    """Return the model's own generation_config.json, with the end tokens that hold for it whichever file has them."""
     eos = list(files.eos_token_ids)
-    return {
+    ours = {
         "bos_token_id": files.bos_token_id,
         "eos_token_id": eos[0] if len(eos) == 1 else eos or None,
         "pad_token_id": files.config.get("pad_token_id"),
     }
+    path = files.path / "generation_config.json"
+    if not (files.path.is_dir() and path.is_file()):
+        return ours
+    theirs = json.loads(path.read_text(encoding="utf-8"))
+    given = {key: value for key, value in theirs.items() if value is not None}
+    return ours | given | {"eos_token_id": ours["eos_token_id"]}
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

@@ -61,6 +61,7 @@ class Init(Message, frozen=True):
     threads: int
     logprobs_mode: str = "raw_logprobs"  # or "raw_logits", "processed_logprobs", "processed_logits"
     graph_sizes: tuple[int, ...] | None = None  # of recorded steps; None: a table that fits; (): none
+    hf_overrides: str = ""  # a JSON object: keys of the model's config to replace
     memory_utilization: float = 0.0  # share of a GPU that may be used; 0: it is not to be found out what is left
 
 

@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 
 from octavo.errors import ConfigError, ProtocolError
@@ -97,7 +98,8 @@ class ModelBody:
         torch.set_num_threads(choose_threads(message.threads, message.world_size))
         if message.device.startswith("cuda"):
             torch.cuda.set_device(message.device)
-        files = resolve(message.model, message.load_format)
+        overrides = msgspec.json.decode(message.hf_overrides) if message.hf_overrides else None
+        files = resolve(message.model, message.load_format, overrides)
         kernels = select(message.device, message.dtype)
         dtype: torch.dtype = getattr(torch, message.dtype)
         build = Build(kernels, join(message), dtype, message.device, message.max_model_len)

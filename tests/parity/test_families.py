@@ -11,7 +11,8 @@ import pytest
 
 from tests.families import FAMILIES, make_model
 from tests.parity.asks import mixed
-from tests.parity.engine import EngineSetup, serve
+from tests.parity.engine import Engine, EngineSetup, serve
+from tests.parity.ranks import RankThreads
 from tests.teacher import check_requests
 
 if TYPE_CHECKING:
@@ -38,4 +39,15 @@ def test_a_family_with_preemption(tmp_path: Path, family: str) -> None:
     setup = EngineSetup(num_blocks=9 if small else 26, block_tokens=8, budget=32)
     engine, served = serve(model, setup, mixed(288, 12, 36, 8) if small else mixed(288, 12, 24, 90))
     assert engine.stats().preemptions > 0
+    check_requests(model, [seen.check() for seen in served])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_on_two_ranks(tmp_path: Path, family: str) -> None:
+    """Ranks are threads of this process, so that a test of them takes no minutes; their collectives are real sums."""
+    model = make_model(tmp_path, FAMILIES[family], seed=2, vocab_size=289)
+    with RankThreads(2) as workers:
+        setup = EngineSetup(num_blocks=120, budget=48)
+        served = Engine(model, setup, workers).run(mixed(288, 6, 12, 60))
+    assert all(len(seen.tokens) == seen.ask.max_tokens for seen in served)
     check_requests(model, [seen.check() for seen in served])

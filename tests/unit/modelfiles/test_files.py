@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from octavo.errors import ModelError
-from octavo.modelfiles import resolve
+from octavo.modelfiles import export_tokenizer, resolve
 from tests.unit.modelfiles.gguf_writer import TINY, write_gguf
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_a_gguf_file_and_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_path_that_does_not_exist() -> None:
-    with pytest.raises(ModelError, match=r"'/nowhere/model' does not exist\. Give a folder"):
+    with pytest.raises(ModelError, match=r"'/nowhere/model' does not exist\. Give a model folder"):
         resolve("/nowhere/model")
 
 
@@ -180,3 +180,54 @@ def test_no_torch_is_imported() -> None:
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'gguf')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_overrides_replace_keys_of_the_config(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    changed = resolve(str(path), overrides={"max_position_embeddings": 77, "rope_parameters": {"rope_theta": 3.0}})
+    assert changed.context_len == 77
+    assert changed.config["rope_parameters"] == {"rope_theta": 3.0}
+    assert "rope_theta" not in changed.config  # config.json has it: the user's spelling replaces it
+    linear = resolve(str(path), overrides={"rope_scaling": {"rope_type": "linear", "factor": 2.0}}).config
+    assert (linear["rope_theta"], linear["rope_scaling"]["factor"]) == (10000.0, 2.0)
+    with pytest.raises(ModelError, match="'num_hidden_layers' is 'two'"):
+        resolve(str(path), overrides={"num_hidden_layers": "two"})
+
+
+@pytest.mark.parametrize(
+    ("trusted", "advice"), [(False, "there is no --trust-remote-code way"), (True, "does not change")]
+)
+def test_a_model_with_code_of_its_own(tmp_path: Path, trusted: bool, advice: str) -> None:
+    path = folder(tmp_path, architectures=["OddForCausalLM"], auto_map={"AutoModelForCausalLM": "odd.Odd"})
+    with pytest.raises(ModelError, match=f"brings its own code for the architecture 'OddForCausalLM'.*{advice}"):
+        resolve(str(path), trust_remote_code=trusted)
+
+
+#: Case CF03 of the bank (../shared/cases): where a model's end tokens come from.
+@pytest.mark.parametrize(
+    ("generation", "config", "tokenizer", "want"),
+    [
+        ({"eos_token_id": [1, 106], "temperature": 0.7}, 1, None, (1, 106)),
+        ({"eos_token_id": 7}, [1, 2], None, (7,)),
+        ({"temperature": 0.7}, [1, 106], None, (1, 106)),
+        ({"eos_token_id": None}, 5, None, (5,)),
+        (None, 5, "b", (5,)),
+        (None, None, "b", (1,)),
+        ({"temperature": 0.7}, None, {"content": "<end>"}, (9,)),
+        (None, None, None, ()),
+    ],
+)
+def test_cf03_end_tokens(tmp_path: Path, generation: Any, config: Any, tokenizer: Any, want: tuple[int, ...]) -> None:
+    path = folder(tmp_path, eos_token_id=config)
+    vocabulary = {"added_tokens": [{"id": 9, "content": "<end>"}], "model": {"vocab": {"a": 0, "b": 1}}}
+    (path / "tokenizer.json").write_text(json.dumps(vocabulary))
+    (path / "tokenizer_config.json").write_text(json.dumps({"eos_token": tokenizer}))
+    (path / "generation_config.json").unlink(missing_ok=True)
+    if generation is not None:
+        (path / "generation_config.json").write_text(json.dumps(generation))
+    assert resolve(str(path)).eos_token_ids == want
+    export_tokenizer(resolve(str(path)), tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    end = written["eos_token_id"]
+    assert tuple(end if isinstance(end, list) else [] if end is None else [end]) == want
+    assert written.get("temperature") == (generation or {}).get("temperature")

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 
-from octavo.errors import ModelError
+from octavo.errors import ConfigError, ModelError
 from octavo.modelfiles import export_tokenizer, resolve, smollm2
 from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
+from tests.tiny import make_llama
 
 SHARED = Path(os.environ.get("OCTAVO_SHARED", Path(__file__).parents[4] / "shared"))
 
@@ -193,3 +194,32 @@ def test_a_folder_without_a_fast_tokenizer_is_refused(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "config.json").read_text()) == files.config
     generation = json.loads((tmp_path / "out" / "generation_config.json").read_text())
     assert generation["eos_token_id"] == [2, 3]
+
+
+def test_a_tokenizer_and_a_template_of_the_users(tmp_path: Path) -> None:
+    model, other, out = make_llama(tmp_path / "model"), make_llama(tmp_path / "other"), tmp_path / "out"
+    whole = json.loads((other / "tokenizer.json").read_text())
+    (other / "tokenizer.json").write_text(json.dumps(whole | {"mark": 1}))
+    template = tmp_path / "mine.jinja"
+    template.write_text("{{ messages }}")
+    export_tokenizer(resolve(str(model)), out, str(other), str(template))
+    assert json.loads((out / "tokenizer.json").read_text())["mark"] == 1
+    assert (out / "chat_template.jinja").read_text() == "{{ messages }}"
+    export_tokenizer(resolve(str(model)), out, str(other / "tokenizer.json"), "{{ 'inline' }}")
+    assert (out / "chat_template.jinja").read_text() == "{{ 'inline' }}"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "template", "message"),
+    [
+        ("no/such/folder", "", "--tokenizer no/such/folder: there is no such file or folder"),
+        ("", "missing.jinja", "--chat-template missing.jinja: No such file or directory"),
+        ("", ".", "--chat-template .: Is a directory"),
+    ],
+)
+def test_a_tokenizer_or_a_template_that_is_not_there(
+    tmp_path: Path, tokenizer: str, template: str, message: str
+) -> None:
+    files = resolve(str(make_llama(tmp_path / "model")))
+    with pytest.raises(ConfigError, match=message):
+        export_tokenizer(files, tmp_path / "out", tokenizer, template)
