@@ -15,13 +15,14 @@ WHEELS := target/wheels
 # Sources that the two Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test lint build tools clean
+.PHONY: help demo test test-oldest lint build tools clean
 
 help:
 	@printf '%s\n' \
 	  'make demo   build octavo, fetch a small chat model, serve it and ask it a question' \
 	  'make test   every test, Rust and Python' \
-	  'make lint   formatting, lints and types' \
+	  'make test-oldest  the parity tests with the oldest supported Transformers' \
+  'make lint   formatting, lints and types' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
 
@@ -63,6 +64,24 @@ test: build
 	@echo '== test: Python'
 	-$(BIN)/python -m octavo.modelfiles.smollm2  # tests of the real model are skipped where it cannot be had
 	$(BIN)/python -m pytest
+
+# An environment of its own: that of `build` with the oldest Transformers that pyproject.toml allows.
+OLDEST := target/oldest
+OLDEST_TRANSFORMERS := 5.15.0
+PARITY := tests/parity/test_families.py tests/parity/test_tiny_llama.py tests/parity/test_gguf_families.py \
+  tests/parity/test_tensor_parallel.py tests/parity/test_smollm2.py tests/unit/layers/test_rope.py tests/unit/models
+
+$(OLDEST)/.environment: requirements.lock $(VENV)/.octavo
+	@echo '== environment: Transformers $(OLDEST_TRANSFORMERS)'
+	$(PYTHON) -m venv --without-pip $(OLDEST)
+	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+	  > "$$($(OLDEST)/bin/python -c 'import site; print(site.getsitepackages()[0])')/build.pth"
+	$(BIN)/uv pip install --python $(OLDEST)/bin/python transformers==$(OLDEST_TRANSFORMERS)
+	@touch $@
+
+test-oldest: build $(OLDEST)/.environment
+	$(OLDEST)/bin/python -c 'import transformers; assert transformers.__version__ == "$(OLDEST_TRANSFORMERS)"'
+	$(OLDEST)/bin/python -m pytest $(PARITY)
 
 lint: build
 	@echo '== lint'

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["GGUF_ARCHITECTURES", "MIXTRAL", "GgufArchitecture"]
+__all__ = ["GGUF_ARCHITECTURES", "MISTRAL", "MIXTRAL", "GgufArchitecture"]
 
 _PRE_NORM = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 _ATTENTION = {
@@ -133,6 +133,14 @@ GGUF_ARCHITECTURES: Mapping[str, GgufArchitecture] = {
         keys={"attention.sliding_window": "sliding_window"},
     ),
 }
+#: Mistral's files say "llama"; those of its first versions have a window besides.
+MISTRAL = GgufArchitecture(
+    "MistralForCausalLM",
+    "mistral",
+    _LLAMA,
+    interleaved=True,
+    keys={"attention.sliding_window": "sliding_window"},
+)
 #: Mixtral's files say "llama", and how many experts there are.
 MIXTRAL = GgufArchitecture(
     "MixtralForCausalLM",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octavo.errors import ModelError
-from octavo.modelfiles.gguf_arch import GGUF_ARCHITECTURES, MIXTRAL
+from octavo.modelfiles.gguf_arch import GGUF_ARCHITECTURES, MISTRAL, MIXTRAL
 
 if TYPE_CHECKING:
     from octavo.modelfiles.gguf_arch import GgufArchitecture
@@ -37,7 +37,9 @@ def architecture_of(file: GgufFile) -> GgufArchitecture:
             f"{file.path}: the GGUF architecture {name!r} is not supported; known: {', '.join(GGUF_ARCHITECTURES)}. "
             "Choose a model of one of these."
         )
-    return MIXTRAL if name == "llama" and file.metadata.get("llama.expert_count") else found
+    if name == "llama" and file.metadata.get("llama.expert_count"):
+        return MIXTRAL
+    return MISTRAL if name == "llama" and file.metadata.get("llama.attention.sliding_window") else found
 
 
 def checkpoint_name(name: str, arch: GgufArchitecture) -> str | None:

@@ -48,8 +48,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     entry.name: entry
     for entry in [
         Architecture("LlamaForCausalLM", "Llama 2, 3", "llama:Llama", parse_llama, "llama"),
-        Architecture("MistralForCausalLM", "Mistral", "mistral:Mistral", parse_mistral),
-        Architecture("MixtralForCausalLM", "Mixtral", "mixtral:Mixtral", parse_mixtral),
+        Architecture("MistralForCausalLM", "Mistral", "mistral:Mistral", parse_mistral, "llama"),
+        Architecture("MixtralForCausalLM", "Mixtral", "mixtral:Mixtral", parse_mixtral, "llama"),
         Architecture("Qwen2ForCausalLM", "Qwen2, 2.5", "qwen2:Qwen2", parse_qwen2, "qwen2"),
         Architecture("Qwen3ForCausalLM", "Qwen3", "qwen3:Qwen3", parse_qwen3, "qwen3"),
         Architecture("Qwen3MoeForCausalLM", "Qwen3-MoE", "qwen3_moe:Qwen3Moe", parse_qwen3_moe, "qwen3moe"),

@@ -51,3 +51,21 @@ def test_a_family_on_two_ranks(tmp_path: Path, family: str) -> None:
         served = Engine(model, setup, workers).run(mixed(288, 6, 12, 60))
     assert all(len(seen.tokens) == seen.ask.max_tokens for seen in served)
     check_requests(model, [seen.check() for seen in served])
+
+
+#: Half of each rotated dimension of Phi-3's heads of 16, of which 12 turn.
+_LONGROPE = {
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.3, 1.7, 2.0, 2.5],
+    "long_factor": [1.0, 1.5, 2.5, 4.0, 6.0, 8.0],
+}
+
+
+@pytest.mark.parametrize("original", [16, 128], ids=["long", "short"])
+def test_long_rope(tmp_path: Path, original: int) -> None:
+    """Every sequence is longer than the original context, or none can be: see docs/models.md."""
+    settings = {"original_max_position_embeddings": original, "rope_parameters": dict(_LONGROPE)}
+    model = make_model(tmp_path, FAMILIES["phi3"], **settings)
+    asks = [ask for ask in mixed(288, 12, 16, 90) if len(ask.prompt) > 16]
+    _, served = serve(model, EngineSetup(num_blocks=200, max_model_len=512 if original == 16 else 128), asks)
+    check_requests(model, [seen.check() for seen in served])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from octavo.modelfiles import resolve
-from octavo.models.registry import ARCHITECTURES
 from tests.families import FAMILIES, make_model
 from tests.gguf_export import export_gguf
 from tests.parity.asks import mixed
@@ -28,9 +27,7 @@ _LIKE_REAL: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "family", [name for name, f in FAMILIES.items() if ARCHITECTURES[f.model].gguf or name == "mixtral"]
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_from_gguf(tmp_path: Path, family: str) -> None:
     model = make_model(tmp_path / "hf", FAMILIES[family], **_LIKE_REAL.get(family, {}))
     config = json.loads((model / "config.json").read_text())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,13 @@ def test_a_missing_tool_is_one_line(override: str, part: str) -> None:
 def test_all_tools_are_here() -> None:
     ended = subprocess.run(["make", "tools"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 0, ended.stdout
+
+
+def test_the_oldest_transformers_is_named_alike() -> None:
+    """In pyproject.toml, in the command that tests it, and in the docs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = next(entry for entry in project["dependencies"] if entry.startswith("transformers"))
+    tested = re.search(r"^OLDEST_TRANSFORMERS := ([\d.]+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert tested
+    assert f"{wanted}.0" == f"transformers>={tested[1]}"
+    assert f"({tested[1]})" in (ROOT / "docs" / "releasing.md").read_text()
