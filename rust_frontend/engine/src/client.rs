@@ -1,5 +1,6 @@
 //! The engine client: [`Generate`] over a link to an engine core.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::driver::{Command, Driver};
 use crate::link::Link;
 use crate::status::Status;
-use crate::{EngineConfig, Generate, GenerateError, StepStream, Submission, channel};
+use crate::{
+    ControlFuture, EngineConfig, Generate, GenerateError, StepStream, Submission, channel,
+};
 
 /// Submits requests to an engine core, and again to the next one when it dies.
 #[derive(Debug)]
@@ -129,6 +132,30 @@ impl Generate for EngineClient {
 
     fn stats(&self) -> Option<Stats> {
         self.status.stats()
+    }
+
+    fn restarts(&self) -> u64 {
+        self.status.restarts()
+    }
+
+    fn control(&self, op: &str, args: BTreeMap<String, String>) -> ControlFuture {
+        let admitted = self.admit();
+        let (reply, answer) = oneshot::channel();
+        let op = op.to_owned();
+        let asked = admitted.and_then(|()| {
+            self.commands
+                .try_send(Command::Control { op, args, reply })
+                .map_err(|_| self.overloaded())
+        });
+        Box::pin(async move {
+            asked?;
+            answer.await.unwrap_or_else(|_| {
+                Err(GenerateError::Unavailable {
+                    message: "the engine client stopped".to_owned(),
+                    retry_after_s: 5,
+                })
+            })
+        })
     }
 }
 

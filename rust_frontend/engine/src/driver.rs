@@ -1,5 +1,6 @@
 //! The task that owns the link to the engine and the registry of open requests.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use octavo_transport::{Incoming, Transport};
 use octavo_wire::frontend::{AddRequest, CoreMessage, Delta, EngineFault, EngineInfo};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::controls::{Answer, Controls};
 use crate::link::{Core, Event, Link};
 use crate::registry::Registry;
 use crate::status::Status;
@@ -23,6 +25,11 @@ const DRAIN: Duration = Duration::from_secs(1);
 pub(crate) enum Command {
     Submit(Box<(AddRequest, StepSender)>),
     Abort(u64),
+    Control {
+        op: String,
+        args: BTreeMap<String, String>,
+        reply: oneshot::Sender<Answer>,
+    },
     Shutdown {
         grace: Duration,
         done: oneshot::Sender<()>,
@@ -47,6 +54,7 @@ enum Wake {
 pub(crate) struct Driver<T> {
     link: Link<T>,
     registry: Registry,
+    controls: Controls,
     status: Arc<Status>,
     commands: mpsc::Receiver<Command>,
     config: EngineConfig,
@@ -68,6 +76,7 @@ impl<T: Transport> Driver<T> {
         Self {
             link,
             registry: Registry::default(),
+            controls: Controls::default(),
             status,
             commands,
             config,
@@ -138,6 +147,7 @@ impl<T: Transport> Driver<T> {
                     self.status.leave();
                 }
             }
+            Command::Control { op, args, reply } => self.controls.add(op, args, reply),
             Command::Shutdown { grace, done } => {
                 self.closing = Some(Closing {
                     deadline: now + grace,
@@ -150,6 +160,7 @@ impl<T: Transport> Driver<T> {
     fn opened(&mut self, core: Core) {
         let crashed = core == Core::Another && !self.farewell;
         self.accepting = false;
+        self.controls.reopened();
         self.status.set_alive(true);
         if core != Core::Same {
             self.farewell = false;
@@ -181,9 +192,7 @@ impl<T: Transport> Driver<T> {
                 self.link.acknowledge().await;
             }
             CoreMessage::Stats(stats) => self.status.set_stats(stats),
-            CoreMessage::ControlDone(done) => {
-                tracing::debug!("control {} is done: {:?}", done.id, done.error)
-            }
+            CoreMessage::ControlDone(done) => self.controls.done(done),
             // The session's own.
             CoreMessage::Hello(_) | CoreMessage::Ack(_) => {}
         }
@@ -270,6 +279,12 @@ impl<T: Transport> Driver<T> {
                 break;
             }
             self.registry.aborted(&abort);
+        }
+        while let Some(control) = self.controls.next().filter(|_| self.accepting) {
+            if !self.link.send(control).await {
+                break;
+            }
+            self.controls.sent();
         }
         while let Some(request) = self.registry.next().filter(|_| self.accepting) {
             let id = request.id;

@@ -1,5 +1,7 @@
 //! The seam between the API routes and whatever generates tokens.
 
+use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use octavo_wire::frontend::{Domain, EngineInfo, Finish, Grammar, SamplingParams, Stats};
@@ -75,6 +77,10 @@ pub enum GenerateError {
     },
 }
 
+/// The answer to an operation, to be awaited.
+pub type ControlFuture =
+    Pin<Box<dyn Future<Output = Result<BTreeMap<String, String>, GenerateError>> + Send>>;
+
 /// Generates tokens. The engine client, a scripted engine and a router implement it.
 pub trait Generate: Send + Sync + 'static {
     /// Submits a request and returns at once. Dropping the stream aborts the request.
@@ -95,4 +101,15 @@ pub trait Generate: Send + Sync + 'static {
 
     /// The engine's latest statistics.
     fn stats(&self) -> Option<Stats>;
+
+    /// How often the engine has come back as a new process.
+    fn restarts(&self) -> u64 {
+        0
+    }
+
+    /// Asks the engine for an operation, such as "`reset_prefix_cache`", and waits for its answer.
+    ///
+    /// The future fails with `Unavailable` when no engine is ready or it goes away meanwhile, with `Failed` when the
+    /// engine says why it does not do it.
+    fn control(&self, op: &str, args: BTreeMap<String, String>) -> ControlFuture;
 }

@@ -6,6 +6,7 @@
 
 mod client;
 mod config;
+mod controls;
 mod driver;
 mod generate;
 mod link;
@@ -16,6 +17,6 @@ mod suspects;
 
 pub use client::EngineClient;
 pub use config::EngineConfig;
-pub use generate::{Generate, GenerateError, Step, Submission};
+pub use generate::{ControlFuture, Generate, GenerateError, Step, Submission};
 pub use octavo_transport::TransportError;
 pub use stream::{StepSender, StepStream, channel};

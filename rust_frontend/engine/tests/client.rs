@@ -355,8 +355,8 @@ async fn refusals_and_statistics_arrive() {
         running: 3,
         ..zero_stats()
     };
-    core.send(CoreMessage::Stats(stats)).await;
-    until("stats", || client.stats() == Some(stats)).await;
+    core.send(CoreMessage::Stats(stats.clone())).await;
+    until("stats", || client.stats().as_ref() == Some(&stats)).await;
 }
 
 fn zero_stats() -> Stats {

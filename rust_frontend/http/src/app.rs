@@ -9,7 +9,7 @@ use octavo_engine::Generate;
 use octavo_render::Renderer;
 use octavo_telemetry::Metrics;
 
-use crate::{generate, status};
+use crate::{control, generate, status};
 
 /// What the routes stand on.
 pub struct App {
@@ -57,6 +57,7 @@ impl App {
             .route("/ready", get(status::ready))
             .route("/version", get(status::version))
             .route("/metrics", get(status::metrics))
+            .route("/reset_prefix_cache", post(control::reset_prefix_cache))
             .with_state(state);
         guarded(router, metrics)
     }

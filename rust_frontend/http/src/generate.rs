@@ -169,6 +169,7 @@ fn submit(
 ) -> Result<Output, ApiError> {
     let text = app.renderer.output(&prepared.output);
     let prompt_tokens = prepared.prompt.len();
+    let max_tokens = prepared.sampling.max_tokens;
     let ids = return_token_ids.then(|| TokenIds::new(prepared.prompt.clone()));
     let submission = Submission {
         name: identity.id.clone(),
@@ -183,6 +184,7 @@ fn submit(
     };
     let steps = app.generate.submit(submission).map_err(of_generate)?;
     let metrics = app.metrics.request(identity.id.clone(), arrival);
+    metrics.params(1, max_tokens);
     Ok(Output::new(
         steps,
         text,

@@ -7,6 +7,7 @@
 //! and so the request is aborted.
 
 mod app;
+mod control;
 mod envelope;
 mod events;
 mod generate;

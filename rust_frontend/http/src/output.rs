@@ -1,5 +1,7 @@
 //! One request's answer as it comes: steps in, pieces of text out. Streams and whole answers are folds over it.
 
+use std::time::Duration;
+
 use octavo_api::{ApiError, FinishReason, StopReason, Usage};
 use octavo_edge::stopping;
 use octavo_engine::{Step, StepStream};
@@ -161,6 +163,11 @@ impl Output {
             .as_mut()
             .map(|ids| ids.take(&step.tokens, end.as_ref()))
             .unwrap_or_default();
+        // Behind a stop string nothing counts, as in the usage.
+        let delivered = end.as_ref().map_or(step.tokens.len() as u64, |end| {
+            (end.usage.completion_tokens as u64).saturating_sub(self.metrics.generated())
+        });
+        self.metrics.tokens(delivered);
         Piece {
             text: update.text,
             events: update.events,
@@ -178,7 +185,9 @@ impl Output {
             self.cached_tokens = Some(usize::try_from(cached).unwrap_or(usize::MAX));
             self.metrics.cached(cached);
         }
-        self.metrics.tokens(step.tokens.len() as u64);
+        if let Some(queued_us) = step.queued_us {
+            self.metrics.queued(Duration::from_micros(queued_us));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
 use octavo_edge::{RETRY_S, Refusal, stopping};
+use octavo_telemetry::EngineView;
 use serde_json::{Value, json};
 
 use crate::app::AppState;
@@ -61,9 +62,12 @@ pub(crate) async fn version() -> Json<Value> {
 
 pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResponse {
     let generate = &state.app.generate;
-    let text = state
-        .app
-        .metrics
-        .encode(generate.stats().as_ref(), generate.ready());
+    let (stats, info) = (generate.stats(), generate.info());
+    let text = state.app.metrics.encode(&EngineView {
+        ready: generate.ready(),
+        stats: stats.as_ref(),
+        info: info.as_deref(),
+        restarts: generate.restarts(),
+    });
     ([(CONTENT_TYPE, octavo_telemetry::CONTENT_TYPE)], text)
 }

@@ -1,9 +1,12 @@
 //! Metrics and logging: what the frontend tells the people who run it.
 
+mod engine;
+mod latest;
 mod log;
 mod metrics;
 mod request;
 
+pub use engine::EngineView;
 pub use log::{LEVELS, LogError, setup};
 pub use metrics::{CONTENT_TYPE, Metrics};
 pub use request::{Outcome, RequestMetrics};

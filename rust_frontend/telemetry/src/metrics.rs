@@ -3,10 +3,8 @@
 //! Engine figures are those of the engine's latest `Stats` and are taken over at each scrape; request figures are
 //! counted here, from what clients were sent. Handles are resolved once per request, never per token.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use octavo_wire::frontend::Stats;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::engine::{EngineMetrics, EngineView};
 use crate::request::RequestMetrics;
 
 /// The `Content-Type` of what `Metrics::encode` returns.
@@ -31,6 +30,7 @@ const LATENCY_S: [f64; 17] = [
     0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 480.0, 1920.0,
     7680.0,
 ];
+const PARAM_N: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
 const TOKENS: [f64; 18] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 5e5,
     1e6,
@@ -39,6 +39,11 @@ const TOKENS: [f64; 18] = [
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct FinishLabels {
     pub(crate) finished_reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct SourceLabels {
+    pub(crate) source: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -70,19 +75,16 @@ pub(crate) struct RequestHandles {
     pub(crate) time_to_first_token: Histogram,
     pub(crate) inter_token: Histogram,
     pub(crate) e2e: Histogram,
-}
-
-#[derive(Debug, Default)]
-struct EngineMetrics {
-    ready: Gauge,
-    running: Gauge,
-    waiting: Gauge,
-    kv_usage: Gauge<f64, AtomicU64>,
-    prefix_queries: Counter,
-    prefix_hits: Counter,
-    preemptions: Counter,
-    worker_restarts: Counter,
-    steps: Counter,
+    pub(crate) queue: Histogram,
+    pub(crate) prefill: Histogram,
+    pub(crate) decode: Histogram,
+    pub(crate) inference: Histogram,
+    pub(crate) per_output_token: Histogram,
+    pub(crate) computed_tokens: Histogram,
+    pub(crate) max_generation_tokens: Histogram,
+    pub(crate) params_n: Histogram,
+    pub(crate) params_max_tokens: Histogram,
+    pub(crate) by_source: Family<SourceLabels, Counter>,
 }
 
 impl Metrics {
@@ -124,15 +126,10 @@ impl Metrics {
         self.http.get_or_create(&labels).inc();
     }
 
-    /// Writes all metrics in Prometheus's text format.
-    ///
-    /// `stats` is the engine's latest, `None` before the first; `ready` says whether an engine is ready now.
+    /// Writes all metrics in Prometheus's text format, with the engine as it is now.
     #[must_use]
-    pub fn encode(&self, stats: Option<&Stats>, ready: bool) -> String {
-        self.engine.ready.set(i64::from(ready));
-        if let Some(stats) = stats {
-            self.engine.take(stats);
-        }
+    pub fn encode(&self, engine: &EngineView<'_>) -> String {
+        self.engine.take(engine);
         let mut text = String::with_capacity(16 * 1024);
         // Writing to a string cannot fail.
         let _ = prometheus_client::encoding::prometheus_text::encode(&mut text, &self.registry);
@@ -153,6 +150,16 @@ impl RequestHandles {
             time_to_first_token: Histogram::new(TTFT_S),
             inter_token: Histogram::new(INTER_TOKEN_S),
             e2e: Histogram::new(LATENCY_S),
+            queue: Histogram::new(LATENCY_S),
+            prefill: Histogram::new(LATENCY_S),
+            decode: Histogram::new(LATENCY_S),
+            inference: Histogram::new(LATENCY_S),
+            per_output_token: Histogram::new(INTER_TOKEN_S),
+            computed_tokens: Histogram::new(TOKENS),
+            max_generation_tokens: Histogram::new(TOKENS),
+            params_n: Histogram::new(PARAM_N),
+            params_max_tokens: Histogram::new(TOKENS),
+            by_source: Family::default(),
         };
         for reason in ["stop", "length", "abort", "error"] {
             // Series that exist from the start give rates from the first event on.
@@ -185,6 +192,11 @@ impl RequestHandles {
             "octavo:prompt_tokens_cached",
             "Of these, found in the prefix cache",
             self.cached_tokens.clone(),
+        );
+        registry.register(
+            "octavo:prompt_tokens_by_source",
+            "Prompt tokens by where their KV came from",
+            self.by_source.clone(),
         );
         registry.register(
             "octavo:generation_tokens",
@@ -221,92 +233,58 @@ impl RequestHandles {
                 &self.e2e,
             ),
         ];
-        for (name, help, histogram) in histograms {
+        for (name, help, histogram) in histograms.into_iter().chain(self.phases()) {
             registry.register(format!("octavo:{name}"), help, histogram.clone());
         }
     }
-}
 
-impl EngineMetrics {
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "octavo:engine_ready",
-            "Whether an engine is ready",
-            self.ready.clone(),
-        );
-        registry.register(
-            "octavo:num_requests_running",
-            "Requests that the engine runs",
-            self.running.clone(),
-        );
-        registry.register(
-            "octavo:num_requests_waiting",
-            "Requests that wait in the engine",
-            self.waiting.clone(),
-        );
-        registry.register(
-            "octavo:kv_cache_usage_perc",
-            "Used part of the KV blocks; 1 is all of them",
-            self.kv_usage.clone(),
-        );
-        let counters = [
+    fn phases(&self) -> [(&'static str, &'static str, &Histogram); 9] {
+        [
             (
-                "prefix_cache_queries",
-                "Prompt tokens looked up in the prefix cache",
-                &self.prefix_queries,
+                "request_queue_time_seconds",
+                "In the engine, before a request's first row",
+                &self.queue,
             ),
             (
-                "prefix_cache_hits",
-                "Prompt tokens found in the prefix cache",
-                &self.prefix_hits,
+                "request_prefill_time_seconds",
+                "From there to the first token",
+                &self.prefill,
             ),
             (
-                "num_preemptions",
-                "Requests whose blocks were taken away",
-                &self.preemptions,
+                "request_decode_time_seconds",
+                "From the first token to the end",
+                &self.decode,
             ),
             (
-                "worker_restarts",
-                "Restarts of the worker group",
-                &self.worker_restarts,
+                "request_inference_time_seconds",
+                "From the first row to the end",
+                &self.inference,
             ),
-            ("engine_steps", "Steps that the engine ran", &self.steps),
-        ];
-        for (name, help, counter) in counters {
-            registry.register(format!("octavo:{name}"), help, counter.clone());
-        }
-    }
-
-    fn take(&self, stats: &Stats) {
-        let used = stats.total_blocks.saturating_sub(stats.free_blocks);
-        self.running.set(as_gauge(stats.running));
-        self.waiting.set(as_gauge(stats.waiting));
-        self.kv_usage.set(ratio(used, stats.total_blocks));
-        for (counter, value) in [
-            (&self.prefix_queries, stats.prefix_queries),
-            (&self.prefix_hits, stats.prefix_hits),
-            (&self.preemptions, stats.preemptions),
-            (&self.worker_restarts, stats.worker_restarts),
-            (&self.steps, stats.steps),
-        ] {
-            // A restarted core counts from 0 again, which Prometheus reads as a reset.
-            counter.inner().store(value, Ordering::Relaxed);
-        }
-    }
-}
-
-fn as_gauge(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "block counts are far below 2^53"
-)]
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
+            (
+                "request_time_per_output_token_seconds",
+                "Time of decode over the tokens after the first",
+                &self.per_output_token,
+            ),
+            (
+                "request_prefill_kv_computed_tokens",
+                "Prompt tokens a request that were not found in the cache",
+                &self.computed_tokens,
+            ),
+            (
+                "request_max_num_generation_tokens",
+                "Generated tokens of a request's longest output",
+                &self.max_generation_tokens,
+            ),
+            (
+                "request_params_n",
+                "Outputs that a request asked for",
+                &self.params_n,
+            ),
+            (
+                "request_params_max_tokens",
+                "Most tokens that a request asked for",
+                &self.params_max_tokens,
+            ),
+        ]
     }
 }

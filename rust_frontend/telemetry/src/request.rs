@@ -1,8 +1,8 @@
 //! What one request adds to the metrics.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::metrics::{FinishLabels, RequestHandles};
+use crate::metrics::{FinishLabels, RequestHandles, SourceLabels};
 
 /// Why a request ended, as the label `finished_reason` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,9 @@ pub struct RequestMetrics {
     handles: RequestHandles,
     name: String,
     arrival: Instant,
+    first_token: Option<Instant>,
     last_token: Option<Instant>,
+    queued: Duration,
     prompt: u64,
     generated: u64,
     outcome: Option<Outcome>,
@@ -47,7 +49,9 @@ impl RequestMetrics {
             handles,
             name,
             arrival,
+            first_token: None,
             last_token: None,
+            queued: Duration::ZERO,
             prompt: 0,
             generated: 0,
             outcome: None,
@@ -61,9 +65,32 @@ impl RequestMetrics {
         self.handles.request_prompt_tokens.observe(as_f64(tokens));
     }
 
-    /// Records how many of the prompt's tokens were found in the prefix cache.
+    /// Records what the request asked for.
+    pub fn params(&self, n: u64, max_tokens: u64) {
+        self.handles.params_n.observe(as_f64(n));
+        self.handles.params_max_tokens.observe(as_f64(max_tokens));
+    }
+
+    /// Records how many of the prompt's tokens were found in the prefix cache, after `prompt`.
     pub fn cached(&self, tokens: u64) {
         self.handles.cached_tokens.inc_by(tokens);
+        let computed = self.prompt.saturating_sub(tokens);
+        self.handles.computed_tokens.observe(as_f64(computed));
+        for (source, count) in [("local_cache_hit", tokens), ("local_compute", computed)] {
+            let labels = SourceLabels { source };
+            self.handles.by_source.get_or_create(&labels).inc_by(count);
+        }
+    }
+
+    /// Records how long the request waited in the engine before it ran.
+    pub fn queued(&mut self, waited: Duration) {
+        self.queued = waited;
+    }
+
+    /// Tokens recorded so far.
+    #[must_use]
+    pub fn generated(&self) -> u64 {
+        self.generated
     }
 
     /// Records the arrival of `count` new tokens, now.
@@ -74,6 +101,7 @@ impl RequestMetrics {
         let now = Instant::now();
         match self.last_token.replace(now) {
             None => {
+                self.first_token = Some(now);
                 let waited = now.duration_since(self.arrival);
                 self.handles
                     .time_to_first_token
@@ -110,13 +138,37 @@ impl RequestMetrics {
             self.arrival.elapsed().as_secs_f64()
         );
         if matches!(outcome, Outcome::Stop | Outcome::Length) {
-            self.handles
-                .e2e
-                .observe(self.arrival.elapsed().as_secs_f64());
-            self.handles
-                .request_generation_tokens
-                .observe(as_f64(self.generated));
+            self.observe_phases();
         }
+    }
+
+    /// Observes the times of a request that came to its end; queue, prefill and decode add up to the whole.
+    fn observe_phases(&self) {
+        let now = Instant::now();
+        let whole = now.duration_since(self.arrival);
+        let first = self.first_token.unwrap_or(now).duration_since(self.arrival);
+        let queue = self.queued.min(first);
+        let decode = whole.saturating_sub(first);
+        let handles = &self.handles;
+        for (histogram, time) in [
+            (&handles.e2e, whole),
+            (&handles.queue, queue),
+            (&handles.prefill, first.saturating_sub(queue)),
+            (&handles.decode, decode),
+            (&handles.inference, whole.saturating_sub(queue)),
+        ] {
+            histogram.observe(time.as_secs_f64());
+        }
+        if self.generated > 1 {
+            let each = decode.as_secs_f64() / as_f64(self.generated - 1);
+            handles.per_output_token.observe(each);
+        }
+        handles
+            .request_generation_tokens
+            .observe(as_f64(self.generated));
+        handles
+            .max_generation_tokens
+            .observe(as_f64(self.generated));
     }
 }
 

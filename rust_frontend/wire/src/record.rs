@@ -115,6 +115,8 @@ macro_rules! absent {
 macro_rules! messages {
     ($(#[$meta:meta])* enum $name:ident { $($variant:ident),* $(,)? }) => {
         $(#[$meta])*
+        // A message is taken apart where it was decoded: nobody keeps many, so that a box would only cost.
+        #[allow(clippy::large_enum_variant)]
         #[derive(Debug, Clone, PartialEq)]
         pub enum $name {
             $(#[doc = concat!("See [`", stringify!($variant), "`].")] $variant($variant),)*

@@ -1,10 +1,12 @@
 //! An engine that does what the test says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use octavo_engine::{Generate, GenerateError, StepSender, StepStream, Submission, channel};
+use octavo_engine::{
+    ControlFuture, Generate, GenerateError, StepSender, StepStream, Submission, channel,
+};
 use octavo_wire::frontend::{EngineInfo, Finish, Stats};
 use tokio::sync::{Notify, oneshot};
 
@@ -36,6 +38,8 @@ pub struct Script {
     pub alive: AtomicBool,
     pub known: AtomicBool,
     pub panics: AtomicBool,
+    /// Operations that were asked for.
+    pub controls: Mutex<Vec<(String, BTreeMap<String, String>)>>,
     /// What the next submissions fail with.
     pub refusal: Mutex<Option<GenerateError>>,
 }
@@ -49,6 +53,7 @@ impl Default for Script {
             alive: AtomicBool::new(true),
             known: AtomicBool::new(true),
             panics: AtomicBool::new(false),
+            controls: Mutex::default(),
             refusal: Mutex::default(),
         }
     }
@@ -113,5 +118,11 @@ impl Generate for Script {
 
     fn stats(&self) -> Option<Stats> {
         None
+    }
+
+    fn control(&self, op: &str, args: BTreeMap<String, String>) -> ControlFuture {
+        self.controls.lock().unwrap().push((op.to_owned(), args));
+        let refusal = self.refusal.lock().unwrap().clone();
+        Box::pin(async move { refusal.map_or(Ok(BTreeMap::new()), Err) })
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use octavo_edge::{Listener, Settings, Shutdown, serve};
 use octavo_http::App;
 use octavo_render::{ParserSettings, Renderer};
-use octavo_telemetry::Metrics;
+use octavo_telemetry::{EngineView, Metrics};
 use tokio::task::JoinHandle;
 
 use client::Client;
@@ -135,7 +135,7 @@ impl Server {
     }
 
     fn series(&self, head: &str) -> f64 {
-        let text = self.metrics.encode(None, true);
+        let text = self.metrics.encode(&EngineView::default());
         let line = text
             .lines()
             .find(|line| line.starts_with(head))
