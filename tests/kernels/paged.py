@@ -57,15 +57,17 @@ def fill(
 
 
 def dense_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, scale: float
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, start: int, scale: float, window: int = 0, softcap: float = 0.0
 ) -> torch.Tensor:  # [T, N, D], [L, K, D], [L, K, D] -> [T, N, D] float64
     """Attend with loops over heads and tokens, in float64: as plain as can be."""
     out = torch.empty(q.shape, dtype=torch.float64)
     group = q.shape[1] // k.shape[1]
     for token in range(q.shape[0]):
         seen = start + token + 1
+        first = max(0, seen - window) if window else 0
         for head in range(q.shape[1]):
-            keys, values = k[:seen, head // group].double(), v[:seen, head // group].double()
-            weights = torch.softmax(keys @ q[token, head].double() * scale, dim=0)
+            keys, values = k[first:seen, head // group].double(), v[first:seen, head // group].double()
+            scores = keys @ q[token, head].double() * scale
+            weights = torch.softmax(softcap * torch.tanh(scores / softcap) if softcap else scores, dim=0)
             out[token, head] = weights @ values
     return out

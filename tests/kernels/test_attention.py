@@ -4,7 +4,7 @@ import psutil
 import pytest
 import torch
 
-from octavo.kernels.api import AttentionOps
+from octavo.kernels.api import AttentionOps, QkNorm
 from octavo.kernels.cpu.attention import CpuAttention
 from octavo.kernels.ref.attention import RefAttention
 from tests.kernels.paged import Case, dense_attention, fill, make_step
@@ -29,10 +29,15 @@ CASES = {
 }
 
 
+#: (window, softcap)
+OPTIONS = {"plain": (0, 0.0), "window": (6, 0.0), "softcap": (0, 2.0), "both": (5, 1.5)}
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("ops", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
-def test_paged_equals_dense(ops: AttentionOps, case: Case, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("window", "softcap"), OPTIONS.values(), ids=OPTIONS)
+def test_paged_equals_dense(ops: AttentionOps, case: Case, dtype: torch.dtype, window: int, softcap: float) -> None:
     step, blocks = make_step(case)
     generator = torch.Generator().manual_seed(1)
 
@@ -44,6 +49,11 @@ def test_paged_equals_dense(ops: AttentionOps, case: Case, dtype: torch.dtype) -
     q = random(sum(step.counts), case.heads)
     cache = ops.allocate(blocks, case.block_tokens, case.kv_heads, case.dim, str(dtype).removeprefix("torch."), "cpu")
     fill(ops, case, step, cache, k, v)
+    if window:
+        # What lies left of every window was given back: it may be the null block, or anything.
+        for row, start in enumerate(step.starts):
+            gone = max(0, start - window + 1) // case.block_tokens
+            step.tables[row, :gone] = torch.randint(0, blocks, (gone,), generator=generator, dtype=torch.int32)
     prepared = ops.prepare(step, case.kv_heads)
     new_k = torch.cat([part[start:] for part, start in zip(k, step.starts, strict=True)])
     new_v = torch.cat([part[start:] for part, start in zip(v, step.starts, strict=True)])
@@ -51,15 +61,40 @@ def test_paged_equals_dense(ops: AttentionOps, case: Case, dtype: torch.dtype) -
     turned = prepared.rotate_and_write(q, new_k, new_v, one, zero, cache)
     assert torch.equal(turned, q)
     scale = 0.3
-    got = prepared.attend(turned, cache, scale)
+    got = prepared.attend(turned, cache, scale, window, softcap)
     assert got.shape == q.shape
     assert got.dtype == dtype
     tolerance = 2e-6 if dtype == torch.float32 else 2e-2
     at = 0
     for row, (start, count) in enumerate(case.rows):
-        want = dense_attention(q[at : at + count], k[row], v[row], start, scale)
+        want = dense_attention(q[at : at + count], k[row], v[row], start, scale, window, softcap)
         torch.testing.assert_close(got[at : at + count].double(), want, atol=tolerance, rtol=tolerance)
         at += count
+
+
+@pytest.mark.parametrize("ops", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
+@pytest.mark.parametrize("wide", [False, True])
+def test_heads_are_normed_before_they_turn(ops: AttentionOps, wide: bool) -> None:
+    """With weights of the model's dtype as Qwen3 norms, with float32 ones as Gemma 3 does."""
+    from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
+
+    case, dtype = Case(((0, 3), (0, 5))), torch.bfloat16
+    step, blocks = make_step(case)
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(8, heads, case.dim, generator=generator).to(dtype) for heads in (4, 2, 2))
+    weights = [torch.randn(case.dim, generator=generator) * 0.1 for _ in range(2)]
+    theirs = [(Gemma3RMSNorm if wide else Qwen3RMSNorm)(case.dim, eps=1e-6) for _ in weights]
+    for norm, weight in zip(theirs, weights, strict=True):
+        norm.weight.data = weight if wide else (1 + weight).to(dtype)
+    given = [1 + weight if wide else (1 + weight).to(dtype) for weight in weights]
+    one, zero = torch.ones(8, case.dim, dtype=dtype), torch.zeros(8, case.dim, dtype=dtype)
+    caches = [ops.allocate(blocks, case.block_tokens, 2, case.dim, "bfloat16", "cpu") for _ in range(2)]
+    prepared = ops.prepare(step, case.kv_heads)
+    got = prepared.rotate_and_write(q, k, v, one, zero, caches[0], QkNorm(*given, 1e-6))
+    want = prepared.rotate_and_write(theirs[0](q).detach(), theirs[1](k).detach(), v, one, zero, caches[1])
+    assert torch.equal(got, want)
+    assert torch.equal(caches[0].k, caches[1].k)
 
 
 @pytest.mark.parametrize("ops", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)

@@ -38,9 +38,9 @@ def _gated_kernel(
     gate = tl.load(gate_up + row * stride + at, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * stride + size + at, mask=inside, other=0.0).to(tl.float32)
     if GELU:
-        inner = 0.7978845608028654 * (gate + 0.044715 * gate * gate * gate)
-        # tanh(x) = 1 - 2 / (exp(2 x) + 1): exact at both ends, where exp overflows to infinity.
-        acted = 0.5 * gate * (2.0 - 2.0 / (tl.exp(2.0 * inner) + 1.0))
+        # (1 + tanh(y)) / 2 is the logistic function of 2 y, which cancels nothing where y is negative.
+        twice = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate)
+        acted = gate / (1.0 + tl.exp(-twice))
     else:
         acted = gate / (1.0 + tl.exp(-gate))
     tl.store(out + row * size + at, rounded(rounded(acted, dtype).to(tl.float32) * up, dtype), mask=inside)

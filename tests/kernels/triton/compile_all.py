@@ -84,6 +84,8 @@ def others() -> None:
     TritonNorm().rms_norm(x, weight, 1e-6)
     TritonNorm().add_rms_norm(x, x.clone(), weight, 1e-6)
     TritonActivation().silu_mul(x)
+    TritonActivation().gelu_mul(x)
+    TritonNorm().rms_norm(x, weight.float(), 1e-6)
     TritonLinear().apply(x, torch.zeros(64, 1024, dtype=BF16), weight[:64])
     ids, many = torch.zeros(2, dtype=INT), torch.zeros(2, dtype=torch.int64)
     TritonEmbedding().lookup(ids, x, 0)

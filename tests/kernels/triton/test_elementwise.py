@@ -33,9 +33,10 @@ def near(actual: torch.Tensor, wanted: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("rows", "size"), SIZES)
-def test_rms_norm(rows, size, dtype, device) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_rms_norm(rows, size, dtype, wide, device) -> None:
     x = (torch.randn(rows, size) * 3).to(dtype).to(device)
-    weight = torch.randn(size).to(dtype).to(device)
+    weight = torch.randn(size).to(torch.float32 if wide else dtype).to(device)
     kept = x.clone()
     near(TritonNorm().rms_norm(x, weight, 1e-6), RefNorm().rms_norm(x, weight, 1e-6))
     assert torch.equal(x, kept)
@@ -63,6 +64,15 @@ def test_add_rms_norm(rows, size, dtype, device) -> None:
 def test_silu_mul(rows, size, dtype, device) -> None:
     x = (torch.randn(rows, 2 * size) * 4).to(dtype).to(device)
     near(TritonActivation().silu_mul(x), RefActivation().silu_mul(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rows", "size"), SIZES)
+def test_gelu_mul(rows, size, dtype, device) -> None:
+    """Far below zero torch's own gelu is off by cancellation, relatively; so the tolerance is absolute."""
+    x = (torch.randn(rows, 2 * size) * 4).to(dtype).to(device)
+    got, want = TritonActivation().gelu_mul(x), RefActivation().gelu_mul(x)
+    assert torch.allclose(got.float(), want.float(), rtol=2.0**-6 if dtype == torch.bfloat16 else 1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

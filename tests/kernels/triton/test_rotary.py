@@ -27,7 +27,7 @@ def bits_or_ulp(actual: torch.Tensor, wanted: torch.Tensor, exact: bool) -> None
         assert float((actual != wanted).float().mean()) < 0.05
 
 
-@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("norm", [None, "narrow", "wide"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(2, 4, 64, 16), (3, 3, 16, 8), (1, 9, 80, 32)])
 def test_equals_the_separate_ops(shape, dtype, norm, device) -> None:
@@ -36,7 +36,8 @@ def test_equals_the_separate_ops(shape, dtype, norm, device) -> None:
     want_cache = type(case.cache)(case.cache.k.clone(), case.cache.v.clone())
     q, k, qk = case.q, case.k, None
     if norm:
-        qk = QkNorm(*(torch.randn(dim).to(dtype).to(device) for _ in range(2)), 1e-6)
+        kind = torch.float32 if norm == "wide" else dtype
+        qk = QkNorm(*(torch.randn(dim).to(kind).to(device) for _ in range(2)), 1e-6)
         q, k = RefNorm().rms_norm(q, qk.q, qk.eps), RefNorm().rms_norm(k, qk.k, qk.eps)
     want = RefAttention().prepare(case.step, heads).rotate_and_write(q, k, case.v, case.cos, case.sin, want_cache)
     prepared = TritonAttention().prepare(case.step, heads)
