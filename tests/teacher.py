@@ -11,6 +11,7 @@ Noise, kept sets and scores are computed here in numpy, apart from octavo's code
 from __future__ import annotations
 
 import functools
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,10 @@ def reference_model(path: Path, dtype: str = "float32") -> Any:
         kind: torch.dtype = getattr(torch, dtype)
         if path.suffix == ".gguf":
             return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=kind).eval()
-        return AutoModelForCausalLM.from_pretrained(path, dtype=kind).eval()
+        # Older versions choose sdpa for Gemma 2, which leaves the cap on scores out.
+        capped = json.loads((path / "config.json").read_text()).get("attn_logit_softcapping")
+        options = {"attn_implementation": "eager"} if capped else {}
+        return AutoModelForCausalLM.from_pretrained(path, dtype=kind, **options).eval()
 
 
 def _logits(reference: Any, check: Check) -> np.ndarray[Any, np.dtype[np.float32]]:
