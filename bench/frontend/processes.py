@@ -164,12 +164,17 @@ class Stack:
 
 @contextlib.contextmanager
 def running(
-    programs: Programs, tokenizer: Path, *flags: str, log: Path | None = None, under: Sequence[str] = ()
+    programs: Programs,
+    tokenizer: Path,
+    *flags: str,
+    log: Path | None = None,
+    under: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Stack]:
     """Start a frontend as `octavo serve` does, and octavo-mock with the flags; stop both at the end.
 
     log: where the frontend's stderr goes; with it, the frontend that counts is started, and its statistics go there.
-    under: a command that runs the frontend's.
+    under: a command that runs the frontend's. settings: further fields of the frontend's configuration.
     """
     with (
         socket.create_server(("127.0.0.1", 0), backlog=4096) as listener,
@@ -184,7 +189,7 @@ def running(
             served_model_names=["mock"],
             seed=1,
             max_open_requests=8192,
-            log_level="warning",
+            **({"log_level": "warning"} | dict(settings or {})),
         )
         (folder / "frontend.json").write_bytes(msgspec.json.encode(config))
         program = programs.counting if log and programs.counting else programs.frontend

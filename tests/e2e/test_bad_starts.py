@@ -119,3 +119,14 @@ def test_closed_standard_files_are_no_obstacle(tiny: Path) -> None:
         server.wait()
         if server.stdout is not None:
             server.stdout.close()
+
+
+def test_a_parser_that_nobody_knows_suggests_the_nearest(tiny: Path, tmp_path: Path) -> None:
+    said = refused(tiny, "--tool-call-parser", "qwen3-coder", "--enable-auto-tool-choice")
+    assert "did you mean qwen3_coder?" in said
+    said = refused(tiny, "--reasoning-parser", "deepseek_r2")
+    assert "did you mean deepseek_r1?" in said
+    format = tmp_path / "mine.toml"
+    format.write_text('name = "mine"\ntool = "mine"\n')
+    said = refused(tiny, "--tool-call-parser", "mine", "--format-file", str(format))
+    assert f"{format}:2" in said

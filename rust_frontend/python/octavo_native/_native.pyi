@@ -1,6 +1,6 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 __version__: str
 
@@ -124,3 +124,122 @@ class OutputText:
         that ended it, and how many tokens count. An end without a reason from the engine is a stop string: abort the
         request. Raises ValueError when `tokens` is no multiple of 4 bytes.
         """
+
+class Event:
+    """One thing that the parser says. Events only append; the same text gives the same fold, however it is cut."""
+
+    @property
+    def kind(self) -> Literal["reasoning", "content", "call", "arguments", "close", "malformed", "end"]:
+        """What it is. `call` opens a call, `arguments` adds to one, `close` ends one."""
+
+    @property
+    def text(self) -> str | None:
+        """Of reasoning, content, arguments (JSON) and malformed."""
+
+    @property
+    def tokens(self) -> int | None:
+        """Of reasoning: how many tokens ended in the text; 0 where text was fed."""
+
+    @property
+    def index(self) -> int | None:
+        """Of call, arguments and close: the call's place, from 0."""
+
+    @property
+    def id(self) -> str | None:
+        """Of call: its id."""
+
+    @property
+    def name(self) -> str | None:
+        """Of call: the tool's name."""
+
+    @property
+    def reason(self) -> str | None:
+        """Of malformed: what is wrong. Of end: "stop", "length" or "abort"."""
+
+class ToolCall:
+    """One call of a message."""
+
+    @property
+    def id(self) -> str:
+        """By which a tool's result refers to it."""
+
+    @property
+    def name(self) -> str:
+        """Name of the tool."""
+
+    @property
+    def arguments(self) -> str:
+        """As the model gave them: JSON unless the model or a limit broke off."""
+
+class Message:
+    """Everything that a model said."""
+
+    @property
+    def content(self) -> str:
+        """The answer."""
+
+    @property
+    def reasoning(self) -> str:
+        """The thoughts."""
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls, in order."""
+
+    @property
+    def malformed(self) -> str:
+        """Text that broke the format and is neither shown nor part of a call."""
+
+class Parser:
+    """Parses one answer as it comes. For one thread at a time."""
+
+    def __init__(
+        self,
+        tool: str | None = None,
+        reasoning: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        start: str | None = None,
+        tool_choice: str | Mapping[str, Any] = "auto",
+        *,
+        parallel: bool = True,
+        format_files: Sequence[str | PathLike[str]] = (),
+        renderer: Renderer | None = None,
+    ) -> None:
+        """Make a parser from names of `--tool-call-parser` and `--reasoning-parser`; `auto` needs a renderer.
+
+        `tools` are those of a request: types of arguments come from them; None: any name is a tool, an empty list: no
+        calls. `start` is "content", "reasoning" or the end of the prompt; None: what the format says. `parallel`: whether
+        more than one call is wanted. `format_files` hold further formats. `renderer` gives the vocabulary for ids.
+        Raises ValueError for a name that no format has (with the nearest), and for a wrong file or field.
+        """
+
+    def feed(self, piece: str | Sequence[int]) -> list[Event]:
+        """Take text, or token ids, and return what that sets free. Releases the GIL for long pieces and for ids.
+
+        Raises ValueError for ids without a renderer.
+        """
+
+    def finish(self, finish: Literal["stop", "length", "abort"] = "stop") -> list[Event]:
+        """End the answer and return the rest; the last event is `end`. Later calls return nothing."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is complete although the model may go on: the one call that was wanted is closed."""
+
+def parse(
+    text: str,
+    tool: str | None = None,
+    reasoning: str | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    start: str | None = None,
+    tool_choice: str | Mapping[str, Any] = "auto",
+    *,
+    parallel: bool = True,
+    format_files: Sequence[str | PathLike[str]] = (),
+    renderer: Renderer | None = None,
+    finish: Literal["stop", "length", "abort"] = "stop",
+) -> Message:
+    """Parse a whole text, as `Parser` would; the arguments are the same. Releases the GIL."""
+
+def parser_names() -> tuple[list[str], list[str]]:
+    """Return all names of `--tool-call-parser` and of `--reasoning-parser`, sorted."""

@@ -109,7 +109,6 @@ pub(crate) struct PyToolCall {
     id: String,
     name: String,
     arguments: String,
-    closed: bool,
 }
 
 #[pymethods]
@@ -128,7 +127,6 @@ impl From<ToolCall> for PyToolCall {
             id: call.id,
             name: call.name,
             arguments: call.arguments,
-            closed: call.closed,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The streaming parser of reasoning and tool calls for Python.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -240,6 +241,8 @@ fn setup(
             Some(prompt) => Start::After(prompt.to_owned()),
         },
         parallel,
+        // The keys of the standard hasher are the system's random numbers: ids of calls differ between answers.
+        seed: RandomState::new().hash_one(0_u8),
         ..Options::default()
     };
     Ok((machine, options))
