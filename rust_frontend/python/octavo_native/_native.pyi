@@ -208,8 +208,9 @@ class Parser:
         """Make a parser from names of `--tool-call-parser` and `--reasoning-parser`; `auto` needs a renderer.
 
         `tools` are those of a request: types of arguments come from them; None: any name is a tool, an empty list: no
-        calls. `start` is "content", "reasoning" or the end of the prompt; None: what the format says. `parallel`
-        is whether more than one call is wanted. `format_files` hold further formats. `renderer` gives the vocabulary for ids.
+        calls. `start` is "content", "reasoning" or the end of the prompt; None: what the format says. `parallel` is
+        whether more than one call is wanted. `format_files` hold further formats. `renderer` gives the vocabulary for
+        ids.
         Raises ValueError for a name that no format has (with the nearest), and for a wrong file or field.
         """
 
