@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.gpu import library, server
 from bench.gpu.models import write_model
 from bench.gpu.records import Results
 from bench.measure import commit
+
+if TYPE_CHECKING:
+    from octavo.llm import LLM
 
 __all__ = ["main"]
 
@@ -21,7 +26,7 @@ LONG = (("1x16k", 1, 16384), ("8x16k", 8, 16384), ("16x8k", 16, 8192), ("32x8k",
 
 
 class Bench:
-    """The stages; each loads what it needs and frees it."""
+    """The stages. One engine at a time; stages of the same model share it."""
 
     def __init__(self, results: Results, folder: Path, cache: Path, logs: Path) -> None:
         self._results = results
@@ -29,41 +34,17 @@ class Bench:
         self._logs = logs
         self._8b = write_model("8b", folder / "8b")
         self._06b = write_model("06b", folder / "06b")
+        self._open: tuple[Path, int, LLM] | None = None
 
-    def latency(self) -> None:
-        """Decode steps of short and long contexts, prefill, prefix hits."""
-        with library.open_model(self._8b) as llm:
-            for rows in (1, 32, 64, 128, 256):
-                library.decode(self._results, llm, f"8b_decode_b{rows}", rows)
-            for rows in (8, 64):
-                library.prefill(self._results, llm, f"8b_prefill_{rows}x2048", rows, 2048, rate=True)
-            library.prefill(self._results, llm, "8b_prompt_16k", 1, 16384, rate=False)
-            library.prefill(self._results, llm, "8b_prompt_32k", 1, 32000, rate=False)
-            library.prefix_hit(self._results, llm, "8b_prefix_hit_16k", 16384)
-
-    def long(self) -> None:
-        """Decode steps of long contexts."""
-        with library.open_model(self._8b) as llm:
-            for name, rows, prompt in LONG:
-                # The first rows decode while the last are prefilled.
-                output = 48 + rows * prompt // 8192
-                library.decode(self._results, llm, f"8b_decode_{name}", rows, prompt, output)
-
-    def throughput(self) -> None:
-        """Batches."""
-        with library.open_model(self._8b) as llm:
-            library.batch(self._results, llm, "8b_offline_512", 512, 1024, 128)
-            library.batch(self._results, llm, "8b_offline_64x8k", 64, 8192, 256)
-
-    def small(self) -> None:
-        """The 0.6B model."""
-        with library.open_model(self._06b) as llm:
-            for rows in (1, 32, 256):
-                library.decode(self._results, llm, f"06b_decode_b{rows}", rows)
-            library.batch(self._results, llm, "06b_offline_512", 512, 1024, 128)
+    def close(self) -> None:
+        """End the engine, if one runs."""
+        if self._open is not None:
+            self._open[2].close()
+            self._open = None
 
     def serve(self) -> None:
         """Start-up without and with Triton's cache, and online loads."""
+        self.close()
         log = self._logs / "serve.log"
         flags = ("--max-model-len", "16384")
         with server.serving(self._8b, log, self._cache, *flags) as (_, seconds):
@@ -74,18 +55,55 @@ class Bench:
             server.online(self._results, port, self._8b, "8b_online_c64", 300, "--max-concurrency", "64")
             server.online(self._results, port, self._8b, "8b_online_20rps", 300, "--request-rate", "20")
 
+    def latency(self) -> None:
+        """Decode steps, prefill, prefix hits."""
+        llm = self._engine(self._8b)
+        for rows in (1, 32, 64, 128, 256):
+            library.decode(self._results, llm, f"8b_decode_b{rows}", rows)
+        for rows in (8, 64):
+            library.prefill(self._results, llm, f"8b_prefill_{rows}x2048", rows, 2048, rate=True)
+        library.prefill(self._results, llm, "8b_prompt_16k", 1, 16384, rate=False)
+        library.prefill(self._results, llm, "8b_prompt_32k", 1, 32000, rate=False)
+        library.prefix_hit(self._results, llm, "8b_prefix_hit_16k", 16384)
+
+    def throughput(self) -> None:
+        """Batches."""
+        llm = self._engine(self._8b)
+        library.batch(self._results, llm, "8b_offline_512", 512, 1024, 128)
+        library.batch(self._results, llm, "8b_offline_64x8k", 64, 8192, 256)
+
+    def long(self) -> None:
+        """Decode steps of long contexts."""
+        llm = self._engine(self._8b)
+        for name, rows, prompt in LONG:
+            # The first rows decode while the last are prefilled.
+            library.decode(self._results, llm, f"8b_decode_{name}", rows, prompt, 48 + rows * prompt // 8192)
+
+    def small(self) -> None:
+        """The 0.6B model."""
+        llm = self._engine(self._06b)
+        for rows in (1, 32, 256):
+            library.decode(self._results, llm, f"06b_decode_b{rows}", rows)
+        library.batch(self._results, llm, "06b_offline_512", 512, 1024, 128)
+
     def tp2(self) -> None:
         """Two GPUs."""
-        with library.open_model(self._8b, tensor_parallel_size=2) as llm:
-            for rows in (1, 32, 256):
-                library.decode(self._results, llm, f"8b_tp2_decode_b{rows}", rows)
-            library.prefill(self._results, llm, "8b_tp2_prefill_8x2048", 8, 2048, rate=True)
-            library.batch(self._results, llm, "8b_tp2_offline_512", 512, 1024, 128)
+        llm = self._engine(self._8b, 2)
+        for rows in (1, 32, 256):
+            library.decode(self._results, llm, f"8b_tp2_decode_b{rows}", rows)
+        library.prefill(self._results, llm, "8b_tp2_prefill_8x2048", 8, 2048, rate=True)
+        library.batch(self._results, llm, "8b_tp2_offline_512", 512, 1024, 128)
+
+    def _engine(self, folder: Path, ranks: int = 1) -> LLM:
+        if self._open is None or self._open[:2] != (folder, ranks):
+            self.close()
+            self._open = (folder, ranks, library.open_model(folder, tensor_parallel_size=ranks))
+        return self._open[2]
 
 
 def main() -> int:
     """Run the stages that are named; one that fails does not keep the others from running."""
-    stages = ("serve", "latency", "long", "throughput", "small", "tp2")
+    stages = ("serve", "latency", "throughput", "long", "small", "tp2")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where the JSON goes; logs go beside it")
     parser.add_argument("--cache", type=Path, help="Triton's cache for `serve`; default: an empty folder")
@@ -94,6 +112,7 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         cache = args.cache or Path(folder) / "triton"
+        os.environ["TRITON_CACHE_DIR"] = str(cache)
         results = Results.start(args.out, f"python -m bench.gpu {' '.join(args.stages)}", commit())
         bench = Bench(results, Path(folder), cache, args.out.parent)
         for name in args.stages:
@@ -102,7 +121,9 @@ def main() -> int:
                 stage()
             except Exception as error:
                 failed += 1
+                bench.close()
                 print(f"stage {name} failed: {error}", file=sys.stderr, flush=True)
+        bench.close()
     return 1 if failed else 0
 
 

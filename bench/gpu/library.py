@@ -102,7 +102,7 @@ def prefill(results: Results, llm: LLM, name: str, rows: int, prompt: int, *, ra
     """Note how long prompts take until each has its first token, or their tokens a second."""
     times = []
     for seed in range(3):  # the first one meets shapes for the first time
-        began, clock = run(llm, rows, prompt, 1, seed=1000 * rows + seed)
+        began, clock = run(llm, rows, prompt, 1, seed=1000 * (rows + prompt) + seed)
         times.append(clock.steps[-1][0] - began)
     median, spread = statistics.median(times[1:]), abs(times[1] - times[2])
     if rate:

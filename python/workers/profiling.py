@@ -7,20 +7,19 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from octavo.errors import ConfigError
-from octavo.wire.frontend import SamplingParams
-from octavo.wire.worker import BlockDiff, KvGroupAlloc, NewRow, StepPlan
+from octavo.wire.worker import KvGroupAlloc
 from octavo.workers.runner import Limits, Runner
+from octavo.workers.warmup import BLOCK_TOKENS, blocks_needed, largest_step, small_steps
 
 if TYPE_CHECKING:
     from octavo.kernels.api import Kernels
     from octavo.models.base import Model
     from octavo.wire.worker import Init
 
-__all__ = ["Profile", "largest_step", "profile"]
+__all__ = ["Profile", "profile"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +27,6 @@ _log = logging.getLogger(__name__)
 _LOGIT_BYTES = 10
 #: Recordings hold launches and a pool of activations of their own.
 _GRAPH_BYTES = 1 << 30
-_BLOCK_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,41 +73,14 @@ def profile(model: Model, kernels: Kernels, init: Init) -> Profile:
 
 
 def _run(model: Model, kernels: Kernels, init: Init) -> int:
-    """Run the largest step; return the bytes of its KV cache, which is gone then."""
-    plan, blocks = largest_step(init.max_num_batched_tokens, init.max_num_seqs, init.max_model_len)
+    """Run the largest step, then small ones; return the bytes of their KV cache, which is gone then."""
+    sizes = init.max_num_batched_tokens, init.max_num_seqs, init.max_model_len
     layers = tuple(spec.layer for spec in model.kv_specs())
-    group = KvGroupAlloc(0, _BLOCK_TOKENS, blocks, layers)
+    group = KvGroupAlloc(0, BLOCK_TOKENS, blocks_needed(*sizes), layers)
     limits = Limits(init.max_num_seqs, init.max_model_len)
     runner = Runner(model, kernels, limits, (group,), init.device, graph_sizes=())
-    runner.step(plan)
+    runner.step(largest_step(*sizes))
+    for plan in small_steps(*sizes):
+        runner.step(plan)
     torch.cuda.synchronize(init.device)
     return runner.cache_bytes
-
-
-def largest_step(tokens: int, rows: int, context: int) -> tuple[StepPlan, int]:
-    """Return a step of prompts with `tokens` tokens altogether, as few as there can be, and the blocks it needs.
-
-    Fewer tokens, if `rows` prompts of `context` tokens are fewer.
-    """
-    counts: list[int] = []
-    while tokens > 0 and len(counts) < rows:
-        counts.append(min(tokens, context - 1))
-        tokens -= counts[-1]
-    new, diffs, next_block = [], [], 1
-    for slot, count in enumerate(counts):
-        ids = np.zeros(count, dtype="<i4").tobytes()
-        new.append(NewRow(slot, 0, ids, count, 0, SamplingParams(0, 1, 1.0, 1.0, 0)))
-        used = -(-count // _BLOCK_TOKENS)
-        blocks = np.arange(next_block, next_block + used, dtype="<i4").tobytes()
-        diffs.append(BlockDiff(0, slot, 0, blocks))
-        next_block += used
-    plan = StepPlan(
-        step=0,
-        new=tuple(new),
-        released=b"",
-        blocks=tuple(diffs),
-        rows=np.arange(len(counts), dtype="<i4").tobytes(),
-        counts=np.asarray(counts, dtype="<i4").tobytes(),
-        samples=bytes([1] * len(counts)),
-    )
-    return plan, next_block

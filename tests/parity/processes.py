@@ -134,7 +134,9 @@ class WorkerProcesses:
         size = len(self.ranks)
         meet = f"file://{self._folder.name}/rendezvous" if size > 1 else ""
         for worker in self.ranks:
-            worker.send(msgspec.structs.replace(message, rank=worker.rank, world_size=size, rendezvous=meet))
+            device = f"cuda:{worker.rank}" if message.device.startswith("cuda") else message.device
+            mine = msgspec.structs.replace(message, rank=worker.rank, device=device)
+            worker.send(msgspec.structs.replace(mine, world_size=size, rendezvous=meet))
         ready = [worker.expect(Ready) for worker in self.ranks]
         assert len({(answer.kv_specs, answer.vocab_size) for answer in ready}) == 1
         return ready[0]

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from octavo.wire.worker import StepResult
+from tests.families import FAMILIES, make_model
 from tests.parity.asks import mixed
 from tests.parity.engine import Engine, EngineSetup, serve
 from tests.parity.processes import WorkerProcess, WorkerProcesses
+from tests.parity.test_tensor_parallel import VARIANTS as RANKS
 from tests.teacher import check_requests
 from tests.tiny import make_llama
 
@@ -48,7 +50,7 @@ def test_a_variant(tmp_path: Path, variant: str, dtype: str) -> None:
     assert sum(seen.cached > 0 for seen in served) >= (0 if variant == "preemption" else 8)
     assert not variant.startswith("chunks") or engine.chunked > 48
     assert variant != "preemption" or engine.stats().preemptions > 5
-    check_requests(model, [seen.check() for seen in served], dtype)
+    check_requests(model, [seen.check() for seen in served], dtype, noisy=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -56,7 +58,7 @@ def test_wide_heads_and_contexts_beyond_a_graphs_bound(tmp_path: Path, dtype: st
     model = make_llama(tmp_path, max_position_embeddings=2048, **HEADS)
     setup = dataclasses.replace(GPU, num_blocks=1500, budget=1024, max_model_len=2048, dtype=dtype, window=2)
     _, served = serve(model, setup, mixed(288, 16, 40, 1100, draws=False))
-    check_requests(model, [seen.check() for seen in served], dtype)
+    check_requests(model, [seen.check() for seen in served], dtype, noisy=True)
 
 
 def test_schedules_change_no_token(tmp_path: Path) -> None:
@@ -70,6 +72,36 @@ def test_schedules_change_no_token(tmp_path: Path) -> None:
     ]
     for other in outputs[1:]:
         assert other == outputs[0]
+
+
+#: In bf16 a router's near ties fall either way, after which logits have nothing in common.
+MOE = ("mixtral", "qwen3_moe")
+CASES = [(name, "float32") for name in FAMILIES] + [(name, "bfloat16") for name in FAMILIES if name not in MOE]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_a_family(tmp_path: Path, name: str, dtype: str) -> None:
+    """Recorded steps, chunks and prefix hits, two plans in flight."""
+    model = make_model(tmp_path, FAMILIES[name])
+    setup = dataclasses.replace(GPU, dtype=dtype, budget=40, window=2)
+    engine, served = serve(model, setup, mixed(288, 24, 32, 80))
+    assert engine.chunked > 5
+    assert sum(seen.cached > 0 for seen in served) >= 4
+    check_requests(model, [seen.check() for seen in served], dtype, noisy=True)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("variant", RANKS)
+@pytest.mark.parametrize("sizes", [None, ()], ids=["graphs", "eager"])
+def test_two_ranks(tmp_path: Path, variant: str, dtype: str, sizes: tuple[int, ...] | None) -> None:
+    """Collectives over NCCL, in recorded steps and in others."""
+    model = make_llama(tmp_path, **RANKS[variant])
+    setup = dataclasses.replace(GPU, dtype=dtype, budget=64, graph_sizes=sizes)
+    with WorkerProcesses(2) as processes:
+        served = Engine(model, setup, processes).run(mixed(288, 24, 32, 60))
+        assert processes.shutdown() == [0, 0]
+    check_requests(model, [seen.check() for seen in served], dtype, noisy=True)
 
 
 class Behind:

@@ -8,7 +8,7 @@ import torch
 
 from octavo.kernels.api import KvCache
 from octavo.kernels.triton.common import num_processors
-from octavo.kernels.triton.decode import Workspace, attend_decodes, decode_shape
+from octavo.kernels.triton.decode import Workspace, attend_decodes, decode_shape, rounded_rows
 from octavo.kernels.triton.fresh import attend_fresh, fresh_runs, has_fresh
 from octavo.kernels.triton.prefill import WORK_TOKENS, PrefillWork, attend_prefills, prefill_shape, work_shape
 from octavo.kernels.triton.rotary import rotate_and_write
@@ -91,7 +91,7 @@ class TritonPrepared:
             return attend_fresh(q, *fresh, self._runs[0], scale).reshape(q.shape)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if step.num_decodes:
-            cut = decode_shape(q.shape[2], wide, step.num_decodes * self._heads, step.longest)
+            cut = decode_shape(q.shape[2], wide, rounded_rows(step.num_decodes) * self._heads, step.longest)
             attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
         if fresh:
             for run in self._runs:

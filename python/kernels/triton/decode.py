@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from octavo.kernels.api import KvCache
     from octavo.kernels.triton.step import DeviceStep
 
-__all__ = ["DecodeShape", "Workspace", "attend_decodes", "decode_shape"]
+__all__ = ["SHORT", "DecodeShape", "Workspace", "attend_decodes", "decode_shape", "rounded_rows"]
 
 #: Parts that a workspace has room for, and of one row and head.
 _MAX_PARTS, _MAX_SPLITS = 4096, 64
 #: What one more split must gain, as a share of the device.
 _SPLIT_COST = 0.002
 #: Keys up to which a row is short, and rows times heads up to which small programs win on rows that are not.
-_SHORT, _FEW_PAIRS = 1024, 64
+SHORT, _FEW_PAIRS = 1024, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class DecodeShape:
         most = min(_MAX_SPLITS, max(4, slots // pairs))
         if longest:
             most = min(most, -(-longest // (self.block_n * self.min_tiles)))
-            if longest <= _SHORT and pairs >= processors:
+            if longest <= SHORT and pairs >= processors:
                 most = 1
         best, found = 1, 0.0
         for splits in range(1, most + 1):
@@ -64,6 +64,14 @@ class DecodeShape:
             if filled > found and (splits == 1 or pairs * splits <= _MAX_PARTS):
                 best, found = splits, filled
         return best
+
+
+def rounded_rows(rows: int) -> int:
+    """Return a number of rows of which there are few: cuts of steps of any rows are then those of recorded steps."""
+    if rows <= 4:
+        return power_of_two(rows)
+    step = 16 if rows <= 16 else 8 if rows <= 256 else 16 if rows <= 512 else 32
+    return -(-rows // step) * step
 
 
 def decode_shape(dim: int, wide: bool, pairs: int, longest: int) -> DecodeShape:
@@ -75,7 +83,7 @@ def decode_shape(dim: int, wide: bool, pairs: int, longest: int) -> DecodeShape:
         return DecodeShape(32 if dim <= 128 else 16, min_tiles=4, num_warps=8, num_stages=1, resident=3)
     if dim > 128:
         return DecodeShape(64, min_tiles=2, num_warps=4, num_stages=3, resident=3)
-    if pairs <= _FEW_PAIRS and not 0 < longest <= _SHORT:
+    if pairs <= _FEW_PAIRS and not 0 < longest <= SHORT:
         return DecodeShape(32, min_tiles=4, num_warps=2, num_stages=5, resident=8)
     return DecodeShape(128, min_tiles=2, num_warps=4, num_stages=3, resident=3)
 
@@ -98,7 +106,7 @@ class Workspace:
         return self._parts[floats]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])  # its width is the step's
 def _decode_kernel(
     q: tl.tensor,  # [R * QUERIES, N, D]
     k_pages: tl.tensor,  # [blocks, K, BLOCK_TOKENS, D]
@@ -256,7 +264,7 @@ def attend_decodes(
     heads, dim = cache.k.shape[1], q.shape[2]
     folded = q.shape[1] // heads * step.queries
     merge_m, block_d = power_of_two(folded), max(16, power_of_two(dim))
-    splits = shape.splits(step.num_decodes, heads, num_processors(q.device), step.longest)
+    splits = shape.splits(rounded_rows(step.num_decodes), heads, num_processors(q.device), step.longest)
     partial, stats = workspace.parts(merge_m * block_d)
     _decode_kernel[(step.num_decodes, heads, splits)](
         q,

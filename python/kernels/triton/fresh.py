@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FreshRun", "attend_fresh", "fresh_runs", "has_fresh"]
 
-#: Dense tokens come in multiples of STEP: cuDNN plans each new shape for 65 ms, so shapes must recur. What a row has
-#: beyond them goes through the cache. From MIN_TOKENS on the dense part wins (measured on an H200, docs/gpu.md).
+#: Dense tokens come in multiples of STEP: cuDNN plans each new shape, strides included, for 65 ms, so they must recur.
+#: What a row has beyond them goes through the cache. From MIN_TOKENS on the dense part wins (measured on an H200,
+#: docs/gpu.md).
 STEP = 512
 MIN_TOKENS = 1024
 
@@ -29,7 +30,7 @@ class FreshRun:
 
     first_row: int  # behind the decode rows
     first_token: int  # of the step
-    rows: int  # a power of two
+    rows: int  # a power of two; 1 if not all tokens are dense
     tokens: int  # of each row
     dense: int  # of them, how many are attended to on dense tensors
 
@@ -47,8 +48,11 @@ def fresh_runs(step: DeviceStep) -> tuple[FreshRun, ...]:
     while row < len(step.counts):
         count, rows = step.counts[row], 1
         if step.starts[row] == 0 and count >= MIN_TOKENS:
-            while step.starts[row : row + 2 * rows] == (0,) * (2 * rows) and (
-                step.counts[row : row + 2 * rows] == (count,) * (2 * rows)
+            # Rows that are not wholly dense lie at distances that hardly recur: one at a time.
+            while (
+                count % STEP == 0
+                and step.starts[row : row + 2 * rows] == (0,) * (2 * rows)
+                and (step.counts[row : row + 2 * rows] == (count,) * (2 * rows))
             ):
                 rows *= 2
             runs.append(FreshRun(row, token, rows, count, count // STEP * STEP))
@@ -65,10 +69,9 @@ def attend_fresh(
     scale: float,
 ) -> Tensor:  # [rows, dense, N, D]
     """Return the causal attention of the run's dense tokens, each to its own row."""
-    mine = slice(run.first_token, run.first_token + run.rows * run.tokens)
+    mine = slice(run.first_token, run.first_token + run.rows * run.dense)  # a single row, or rows that are wholly dense
     q_rows, k_rows, v_rows = (
-        tensor[mine].view(run.rows, run.tokens, *tensor.shape[1:])[:, : run.dense].transpose(1, 2)
-        for tensor in (q, k, v)
+        tensor[mine].view(run.rows, run.dense, *tensor.shape[1:]).transpose(1, 2) for tensor in (q, k, v)
     )
     grouped = q.shape[1] != k.shape[1]
     with sdpa_kernel([SDPBackend.CUDNN_ATTENTION] if q.is_cuda else [SDPBackend.MATH]):

@@ -72,7 +72,7 @@ def work_shape(dim: int, group: int, wide: bool) -> PrefillShape:
     return PrefillShape(block_m, 64 if dim <= 128 else 32, num_warps=4 if small else 8, num_stages=3 if small else 2)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])  # its width is the step's
 def _prefill_kernel(
     q: tl.tensor,  # [T, N, D]
     k_pages: tl.tensor,  # [blocks, K, BLOCK_TOKENS, D]

@@ -66,7 +66,7 @@ def _normed(
     return left.to(tl.float32), right.to(tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])  # its width is the step's
 def _rotate_and_write_kernel(
     q: tl.tensor,  # [T, N, D]
     k: tl.tensor,  # [T, K, D]: overwritten with the rotated keys, where KEEP_K

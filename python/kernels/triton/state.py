@@ -19,7 +19,7 @@ __all__ = ["TritonState"]
 _BLOCK = 256
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["stride", "count"])
 def _scatter_kernel(
     target: tl.tensor,  # [S, L] int32
     rows: tl.tensor,  # [n] int64
@@ -39,7 +39,7 @@ def _scatter_kernel(
     tl.store(target + row * stride + column, value.to(target.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["stride", "count"])
 def _gather_kernel(
     tokens: tl.tensor,  # [S, L] int32
     slots: tl.tensor,  # [T] int64
@@ -59,7 +59,7 @@ def _gather_kernel(
     tl.store(out + at, value, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens_stride", "tables_stride", "step_stride"])
 def _gather_decodes_kernel(
     tokens: tl.tensor,  # [S, L] int32
     lengths: tl.tensor,  # [S] int32: known tokens of each slot, the last one not yet computed
@@ -92,7 +92,7 @@ def _gather_decodes_kernel(
         tl.store(step_tables + row * step_stride + at, block, mask=at < used)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["stride", "count"])
 def _append_kernel(
     tokens: tl.tensor,  # [S, L] int32
     lengths: tl.tensor,  # [S] int32

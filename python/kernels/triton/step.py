@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from octavo.kernels.api import DeviceStep
+from octavo.kernels.triton.decode import SHORT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +29,7 @@ def device_step(step: PagedStep) -> DeviceStep:
         rows=step.rows,
         positions=step.positions,
         block_tokens=step.block_tokens,
-        longest=max(step.starts[: step.num_decodes], default=-1) + 1,
+        longest=SHORT if max(step.starts[: step.num_decodes], default=0) < SHORT else 0,
         starts=tuple(step.starts[step.num_decodes :]),
         counts=tuple(step.counts[step.num_decodes :]),
     )
