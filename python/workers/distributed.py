@@ -11,6 +11,7 @@ import torch
 from torch import distributed
 
 from octavo.layers.parallel import RankGroup, SingleGroup
+from octavo.workers.peer_group import join_peers
 
 if TYPE_CHECKING:
     from octavo.layers.parallel import Group
@@ -43,7 +44,7 @@ def join(init: Init) -> Group:
         timeout=_TIMEOUT,
         device_id=torch.device(init.device) if gpu else None,
     )
-    return RankGroup()
+    return join_peers() if gpu else RankGroup()
 
 
 def leave() -> None:

@@ -1,0 +1,58 @@
+"""Ranks on the GPUs of one host, which read each other's memory for sums of middling size.
+
+Two-shot all-reduce: each rank adds its part of all ranks' tensors and gives it to the others. For 256 rows of 4,096 it
+takes 13 µs on two H200 against 27 for NCCL, which wins below and, with the copies that this needs, far above.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed
+
+from octavo.layers.parallel import RankGroup
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["PeerGroup", "join_peers"]
+
+_log = logging.getLogger(__name__)
+
+#: Bytes of a tensor from which, and up to which, reading peers beats NCCL.
+_LEAST, _MOST = 768 << 10, 8 << 20
+#: Each rank's part is read in pieces of 16 bytes.
+_PIECE = 16
+
+
+class PeerGroup(RankGroup):
+    """A RankGroup with a buffer that all ranks can read. Sums have the same bits on each: one rank adds each part."""
+
+    def __init__(self, buffer: Tensor) -> None:  # [_MOST] uint8, symmetric
+        super().__init__()
+        self._buffer = buffer
+        self._name = distributed.group.WORLD.group_name  # type: ignore[union-attr]
+
+    def all_reduce(self, x: Tensor) -> Tensor:  # any shape -> the same
+        size = x.nbytes
+        if not _LEAST <= size <= _MOST or size % (_PIECE * self.size) or not x.is_contiguous():
+            return super().all_reduce(x)
+        mine = self._buffer[:size].view(x.dtype).view(x.shape)
+        mine.copy_(x)
+        torch.ops.symm_mem.two_shot_all_reduce_(mine, "sum", self._name)
+        return x.copy_(mine)
+
+
+def join_peers() -> RankGroup:
+    """Return the group of all ranks, which have joined already: by peer memory where the GPUs allow it."""
+    try:
+        from torch.distributed import _symmetric_memory as symmetric
+
+        buffer = symmetric.empty(_MOST, dtype=torch.uint8, device=torch.device("cuda", torch.cuda.current_device()))
+        symmetric.rendezvous(buffer, distributed.group.WORLD.group_name)  # type: ignore[union-attr]
+    except (ImportError, RuntimeError, AttributeError) as error:
+        _log.warning("GPUs do not read each other's memory (%s): all sums go through NCCL", error)
+        return RankGroup()
+    return PeerGroup(buffer)
