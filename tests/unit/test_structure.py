@@ -34,7 +34,7 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
     "llm": _BASE | {"actors", "config", "engine_core", "engine_settings", "modelfiles", "runfolder"},
     "benchmarks": {"errors", "modelfiles", "config", "llm"},
-    "cli": _BASE | {"benchmarks", "config", "memory", "modelfiles", "models", "serve", "__init__"},
+    "cli": _BASE | {"benchmarks", "config", "llm", "memory", "modelfiles", "models", "serve", "__init__"},
 }
 #: Packages that must never import torch, not even through another module.
 NO_TORCH = ("wire", "actors", "engine_core", "llm", "modelfiles")
