@@ -1,4 +1,4 @@
-"""Make tokenizer.json and tokenizer_config.json from GGUF metadata (byte-level BPE vocabularies).
+"""Make tokenizer.json and tokenizer_config.json from GGUF metadata: byte-level BPE here, SentencePiece in gguf_spm.
 
 A GGUF file names the splitter by `tokenizer.ggml.pre`. The splitters here are those of the models' own tokenizer.json
 files. Transformers 5.24 converts the same metadata, but knows no digit splitting for "smollm" (it would cut a run of
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from octavo.errors import ModelError
+from octavo.modelfiles.gguf_spm import spm_tokenizer
 
 __all__ = ["PRE_TOKENIZERS", "tokenizer_config_from_gguf", "tokenizer_from_gguf"]
 
@@ -70,21 +71,32 @@ PRE_TOKENIZERS: dict[str, _Splitter] = {
 def tokenizer_from_gguf(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return the content of tokenizer.json.
 
-    Raises ModelError if the vocabulary is no byte-level BPE, lacks parts, or names a splitter that is not known.
+    Raises ModelError if the vocabulary is of another kind, lacks parts, or names a splitter that is not known.
     """
-    splitter = _splitter(metadata)
-    tokens, merges = _need(metadata, "tokens"), _need(metadata, "merges")
+    pieces = metadata.get("tokenizer.ggml.model") == "llama"
+    splitter = None if pieces else _splitter(metadata)  # first: it knows what is supported at all
+    tokens = _need(metadata, "tokens")
     types = metadata.get("tokenizer.ggml.token_type") or [1] * len(tokens)
     if len(types) != len(tokens):
         raise ModelError(f"the GGUF metadata have {len(tokens)} tokens and {len(types)} token types.")
+    if splitter is None:
+        parts = spm_tokenizer(metadata, tokens, types, _need(metadata, "scores"))
+    else:
+        parts = _byte_level_bpe(splitter, tokens, _need(metadata, "merges"))
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": _added_tokens(tokens, types),
+        "post_processor": _post_processor(metadata, tokens, pieces),
+        **parts,
+    }
+
+
+def _byte_level_bpe(splitter: _Splitter, tokens: list[str], merges: list[str]) -> dict[str, Any]:
+    return {
         "normalizer": {"type": "NFC"} if splitter.nfc else None,
         "pre_tokenizer": splitter.pre_tokenizer(),
-        "post_processor": _post_processor(metadata, tokens),
         "decoder": _byte_level(use_regex=True),
         "model": {
             "type": "BPE",
@@ -126,7 +138,7 @@ def _splitter(metadata: dict[str, Any]) -> _Splitter:
     model = metadata.get("tokenizer.ggml.model")
     if model != "gpt2":
         raise ModelError(
-            f"the GGUF tokenizer kind {model!r} is not supported; known: gpt2 (byte-level BPE). "
+            f"the GGUF tokenizer kind {model!r} is not supported; known: gpt2 (byte-level BPE), llama (SentencePiece). "
             "Give the folder or Hub name of the original model as --tokenizer: its tokenizer.json is read then."
         )
     name = metadata.get("tokenizer.ggml.pre")
@@ -163,20 +175,25 @@ def _added_tokens(tokens: list[str], types: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _post_processor(metadata: dict[str, Any], tokens: list[str]) -> dict[str, Any]:
-    """Put BOS in front and EOS behind where the metadata ask for them; otherwise add nothing."""
+def _post_processor(metadata: dict[str, Any], tokens: list[str], pieces: bool) -> dict[str, Any] | None:
+    """Put BOS in front and EOS behind where the metadata ask for them; otherwise add nothing.
+
+    SentencePiece vocabularies (`pieces`) have a BOS in front unless the metadata say otherwise, as in llama.cpp.
+    """
     single: list[dict[str, Any]] = [{"Sequence": {"id": "A", "type_id": 0}}]
     pair: list[dict[str, Any]] = [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}]
     special: dict[str, Any] = {}
     for name in ("bos", "eos"):
         index = metadata.get(f"tokenizer.ggml.{name}_token_id")
-        if not metadata.get(f"tokenizer.ggml.add_{name}_token", False) or index is None:
+        if not metadata.get(f"tokenizer.ggml.add_{name}_token", pieces and name == "bos") or index is None:
             continue
         token = tokens[index]
         special[token] = {"id": token, "ids": [index], "tokens": [token]}
         piece = {"SpecialToken": {"id": token, "type_id": 0}}
         single = [piece, *single] if name == "bos" else [*single, piece]
         pair = [piece, *pair] if name == "bos" else [*pair, piece]
+    if not special and pieces:
+        return None
     if not special:
         return {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}

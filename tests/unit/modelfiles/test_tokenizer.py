@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import SentencePieceBPETokenizer, Tokenizer, pre_tokenizers
 
 from octavo.errors import ConfigError, ModelError
 from octavo.modelfiles import export_tokenizer, resolve, smollm2
@@ -164,7 +164,8 @@ def tiny_metadata() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tokenizer.ggml.model": "llama"}, "tokenizer kind 'llama' is not supported; known: gpt2"),
+        ({"tokenizer.ggml.model": "rwkv"}, "tokenizer kind 'rwkv' is not supported; known: gpt2"),
+        ({"tokenizer.ggml.model": "llama"}, r"lack tokenizer\.ggml\.scores"),
         (
             {"tokenizer.ggml.pre": "chameleon"},
             "pre-tokenizer 'chameleon' is not supported; known: deepseek-r1-qwen, gpt",
@@ -223,3 +224,50 @@ def test_a_tokenizer_or_a_template_that_is_not_there(
     files = resolve(str(make_llama(tmp_path / "model")))
     with pytest.raises(ConfigError, match=message):
         export_tokenizer(files, tmp_path / "out", tokenizer, template)
+
+
+def spm_metadata(prefix: bool) -> tuple[dict[str, Any], Tokenizer]:
+    """GGUF metadata of a SentencePiece vocabulary, and the tokenizer that it was made from."""
+    trained = SentencePieceBPETokenizer(add_prefix_space=prefix)
+    rng = random.Random(4)
+    words = ["merge", "merging", "sort", "sorted", "the", "then", "other", "mother", "abc", "naïve", "123"]
+    texts = (" ".join(rng.choices(words, k=9)) for _ in range(300))
+    trained.train_from_iterator(texts, 160, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False)
+    model = json.loads(trained.to_str())["model"]
+    vocabulary = sorted(model["vocab"], key=model["vocab"].get)
+    rank = {left + right: -float(place) for place, (left, right) in reversed(list(enumerate(model["merges"])))}
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokens = vocabulary + bytes_
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [rank.get(token, -1e9) for token in tokens],
+        "tokenizer.ggml.token_type": [2, 3, 3] + [1] * (len(vocabulary) - 3) + [6] * 256,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.add_space_prefix": prefix,
+    }
+    return metadata, trained
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_sentencepiece_vocabularies(prefix: bool) -> None:
+    metadata, trained = spm_metadata(prefix)
+    ours = Tokenizer.from_str(json.dumps(tokenizer_from_gguf(metadata)))
+    rng = random.Random(5)
+    for _ in range(200):
+        text = " ".join(rng.choices(["merge", "sorted", "thenother", "mothers", "abcab", "32", "naïvemerg"], k=5))
+        encoded = ours.encode(text)
+        assert encoded.tokens == ["<s>", *trained.encode(text).tokens]  # BOS in front, as llama.cpp does unless told
+        assert ours.decode(encoded.ids) == text
+    rare = ours.encode("sort 🦙<s>the")
+    assert rare.tokens[1:] == [
+        *ours.encode("sort ", add_special_tokens=False).tokens,
+        *["<0xF0>", "<0x9F>", "<0xA6>", "<0x99>"],
+        "<s>",
+        *ours.encode("the", add_special_tokens=False).tokens,
+    ]
+    assert ours.decode(rare.ids, skip_special_tokens=False).endswith("🦙<s>" + (" the" if prefix else "the"))
+    silent = Tokenizer.from_str(json.dumps(tokenizer_from_gguf(metadata | {"tokenizer.ggml.add_bos_token": False})))
+    assert silent.encode("the").tokens == trained.encode("the").tokens
