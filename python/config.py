@@ -82,6 +82,8 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     reasoning_parser: str | None = None  # likewise
     enable_auto_tool_choice: bool = False
     format_files: list[str] = []
+    api_keys: list[str] = []  # every role but admin
+    api_key_file: str | None = None  # lines of ROLE[,ROLE] KEY
     log_level: str = "info"
 
 
@@ -293,8 +295,26 @@ class ServeConfig:
     seed: int = _setting(
         0, _count(0, 2**63 - 1), "Model", "of dummy weights and of the seeds that requests without one are given"
     )
-    host: str = _setting("127.0.0.1", str, "Server", "address to listen on; 0.0.0.0 for all (no key is asked)", "ADDR")
+    host: str = _setting(
+        "127.0.0.1", str, "Server", "address to listen on; 0.0.0.0 for all: then give --api-key too", "ADDR"
+    )
     port: int = _setting(8000, _count(0, 65535), "Server", "port to listen on; 0: a free one, printed when ready")
+    api_key: tuple[str, ...] = _setting(
+        (),
+        str,
+        "Server",
+        "keys that clients send as `Authorization: Bearer KEY`; default: none is asked for (OCTAVO_API_KEY keeps a "
+        "key out of the list of processes)",
+        "KEY",
+        many=True,
+    )
+    api_key_file: str | None = _setting(
+        None,
+        _or_none("none", str),
+        "Server",
+        "file with lines of ROLE[,ROLE] KEY, read again when it changes; roles: inference, render, metrics, admin, all",
+        "FILE|none",
+    )
     max_open_requests: int = _setting(1024, _count(1), "Server", "requests held at once; more are answered with 429")
     replay_timeout: float = _setting(
         300.0, _seconds, "Server", "how long a stream waits for an engine that is being restarted", "SECONDS"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 import os
 import shutil
@@ -55,6 +56,8 @@ def serve(config: ServeConfig) -> int:
     with _listen(config.host, config.port) as listener, run_folder() as folder:
         export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template)
         _write_configs(config, files, listener, folder)
+        if not config.api_key and config.api_key_file is None and not _is_loopback(listener):
+            _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", _url(listener))
         workers = f"{config.tensor_parallel_size} worker" + ("s" if config.tensor_parallel_size > 1 else "")
         _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, _url(listener))
         server = _Server(config, frontend, listener, folder, began)
@@ -120,6 +123,8 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         reasoning_parser=config.reasoning_parser or None,
         enable_auto_tool_choice=config.enable_auto_tool_choice,
         format_files=[str(path) for path in config.format_file],
+        api_keys=list(config.api_key),
+        api_key_file=None if config.api_key_file is None else str(Path(config.api_key_file).resolve()),
         log_level=config.log_level,
     )
     engine = engine_config(config, files, folder, endpoint)
@@ -130,6 +135,10 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
 def _url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 @dataclass

@@ -44,10 +44,12 @@ def dashed(words: Sequence[str]) -> list[str]:
     return changed
 
 
-def add_settings(target: argparse.ArgumentParser, *, model_required: bool = True) -> None:
-    """Add the flags of all settings, in their groups; MODEL may be left out where it is not required."""
+def add_settings(target: argparse.ArgumentParser, *, model_required: bool = True, without: Sequence[str] = ()) -> None:
+    """Add the flags of all settings but some, in their groups; MODEL may be left out where it is not required."""
     groups: dict[str, argparse._ArgumentGroup] = {}
     for setting in settings():
+        if setting.name in without:
+            continue
         if setting.group not in groups:
             groups[setting.group] = target.add_argument_group(setting.group.lower())
         _add(groups[setting.group], setting, model_required)

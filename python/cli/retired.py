@@ -29,7 +29,6 @@ RETIRED: dict[str, str] = {
     "--distributed-executor-backend": "leave it out; workers are processes of their own on one host",
     "--compilation-config": "leave it out; nothing is compiled at the start",
     "-O": "leave it out; nothing is compiled at the start",
-    "--api-key": "keys are not offered yet: keep the server on loopback or behind a proxy that asks for a key",
     "--enable-lora": "adapters are not offered yet",
     "--speculative-config": "speculation is not offered yet; answers are the same without it",
     "--pipeline-parallel-size": "not offered yet; --tensor-parallel-size shares each layer",
@@ -53,7 +52,7 @@ VARIABLES: dict[str, str] = {
     "VLLM_BATCH_INVARIANT": "not offered yet",
     "VLLM_HOST_IP": "give --host",
     "VLLM_PORT": "give --port",
-    "VLLM_API_KEY": "not offered yet: keep the server on loopback or behind a proxy that asks for a key",
+    "VLLM_API_KEY": "set OCTAVO_API_KEY, or give --api-key",
 }
 
 

@@ -6,11 +6,12 @@ import argparse
 import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from octavo.cli.api import Api
@@ -36,7 +37,7 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         "--api-key", metavar="KEY", default=os.environ.get("OPENAI_API_KEY", ""), help="(default: $OPENAI_API_KEY)"
     )
     group.add_argument("--config", metavar="FILE", help="YAML file with settings of a server of one's own")
-    add_settings(command, model_required=False)
+    add_settings(command, model_required=False, without=["api_key"])  # its own server gets a key of its own
 
 
 @contextlib.contextmanager
@@ -46,6 +47,7 @@ def address(arguments: argparse.Namespace) -> Iterator[Api]:
     Raises ConfigError for flags that contradict each other, OctavoError where no server can be had.
     """
     typed = given_settings(arguments)
+    typed.pop("api_key")  # the client's, by the same name
     if "model" not in typed:
         strange = [name for name in typed if name != "seed"]
         if strange:
@@ -56,8 +58,9 @@ def address(arguments: argparse.Namespace) -> Iterator[Api]:
         raise ConfigError("give MODEL or --url, not both: MODEL starts a server of one's own", "url")
     configuration(arguments)  # for its errors, before a process starts
     words: dict[str, Any] = {"port": "0", "log_level": "warning"} | typed
-    with started(_command(words, arguments.config)) as url:
-        yield Api(url, arguments.api_key)
+    key = secrets.token_urlsafe(24)
+    with started(_command(words, arguments.config), os.environ | {"OCTAVO_API_KEY": key}) as url:
+        yield Api(url, key)
 
 
 def _command(words: dict[str, Any], file: str | None) -> list[str]:
@@ -75,12 +78,19 @@ def _command(words: dict[str, Any], file: str | None) -> list[str]:
 
 
 @contextlib.contextmanager
-def started(command: list[str]) -> Iterator[str]:
+def started(command: list[str], environment: Mapping[str, str]) -> Iterator[str]:
     """Start `octavo serve`, yield its address when it is ready, and stop it at the end.
 
     It gets a process group of its own: Ctrl-C ends an answer, not the server. Raises OctavoError when it ends early.
     """
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0, preexec_fn=_end_with_parent)
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        process_group=0,
+        preexec_fn=_end_with_parent,
+    )
     try:
         assert server.stdout is not None
         yield ready_line(server.stdout)

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorKind {
     /// The request is at fault: 400.
     InvalidRequest,
+    /// No key, or one that is not known: 401.
+    Unauthenticated,
+    /// The key may not do this: 403.
+    Forbidden,
     /// What the request names does not exist: 404.
     NotFound,
     /// The route exists, the method does not: 405.
@@ -26,6 +30,8 @@ impl ErrorKind {
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::TooLarge => 413,
@@ -41,6 +47,8 @@ impl ErrorKind {
             Self::InvalidRequest | Self::NotFound | Self::MethodNotAllowed | Self::TooLarge => {
                 "invalid_request_error"
             }
+            Self::Unauthenticated => "authentication_error",
+            Self::Forbidden => "permission_error",
             Self::Overloaded => "rate_limit_error",
             Self::Internal | Self::Unavailable => "server_error",
         }
@@ -79,6 +87,24 @@ impl ApiError {
             code,
             retry_after_s: None,
         }
+    }
+
+    /// 401: no key, or one that is not known.
+    pub fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(
+            ErrorKind::Unauthenticated,
+            "invalid_api_key",
+            message.into(),
+        )
+    }
+
+    /// 403: the key may not do this.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(
+            ErrorKind::Forbidden,
+            "insufficient_permissions",
+            message.into(),
+        )
     }
 
     /// 400 for a field with a wrong value.

@@ -3,26 +3,32 @@
 //! Charter: nothing that a client sends or leaves undone may stop the server, hold up others or take unbounded memory.
 //! No route lives here; the crates above bring a router and hand it to [`serve`].
 
+mod authorize;
 mod body;
 mod compute;
 mod contain;
 mod guard;
+mod keys;
 mod listener;
 mod refusal;
 mod request_id;
+mod roles;
 mod server;
 mod settings;
 mod shutdown;
 mod signals;
 mod stall;
 
+pub use authorize::{Access, AccessTable, authorized};
 pub use body::{BodyReader, JsonBody};
 pub use compute::Compute;
 pub use contain::contain;
 pub use guard::guarded;
+pub use keys::{KeyRing, Keys};
 pub use listener::Listener;
 pub use refusal::{RETRY_S, Refusal, defect, error_json, stopping};
 pub use request_id::RequestId;
+pub use roles::{Role, Roles};
 pub use server::serve;
 pub use settings::{Settings, unix_seconds};
 pub use shutdown::Shutdown;

@@ -4,12 +4,28 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, post};
-use octavo_edge::{BodyReader, Compute, Settings, Shutdown, guarded, unix_seconds};
+use octavo_edge::{
+    Access, AccessTable, BodyReader, Compute, Keys, Role, Settings, Shutdown, authorized, guarded,
+    unix_seconds,
+};
 use octavo_engine::Generate;
 use octavo_render::Renderer;
 use octavo_telemetry::Metrics;
 
 use crate::{control, generate, status};
+
+/// Who may use which route. A route that is missing here needs [`Role::Admin`].
+pub const ACCESS: AccessTable = &[
+    ("/v1/chat/completions", Access::Needs(Role::Inference)),
+    ("/v1/completions", Access::Needs(Role::Inference)),
+    ("/v1/models", Access::Needs(Role::Inference)),
+    ("/v1/models/{*name}", Access::Needs(Role::Inference)),
+    ("/health", Access::Open),
+    ("/ready", Access::Open),
+    ("/version", Access::Needs(Role::Inference)),
+    ("/metrics", Access::Needs(Role::Metrics)),
+    ("/reset_prefix_cache", Access::Needs(Role::Admin)),
+];
 
 /// What the routes stand on.
 pub struct App {
@@ -23,6 +39,8 @@ pub struct App {
     pub model_names: Vec<String>,
     /// Whether requests may name a priority.
     pub priorities: bool,
+    /// Who may use the routes.
+    pub keys: Arc<Keys>,
     /// Limits and time-outs.
     pub settings: Settings,
     /// When to end.
@@ -42,6 +60,7 @@ impl App {
     /// Builds the routes.
     pub fn into_router(self) -> Router {
         let metrics = Arc::clone(&self.metrics);
+        let keys = Arc::clone(&self.keys);
         let state = Arc::new(AppState {
             bodies: BodyReader::new(&self.settings),
             compute: Compute::new(self.settings.compute_threads),
@@ -59,6 +78,6 @@ impl App {
             .route("/metrics", get(status::metrics))
             .route("/reset_prefix_cache", post(control::reset_prefix_cache))
             .with_state(state);
-        guarded(router, metrics)
+        guarded(authorized(router, keys, ACCESS), metrics)
     }
 }

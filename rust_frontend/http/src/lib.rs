@@ -18,4 +18,4 @@ mod sse;
 mod status;
 mod whole;
 
-pub use app::App;
+pub use app::{ACCESS, App};

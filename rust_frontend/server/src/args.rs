@@ -32,6 +32,8 @@ Fields of the configuration (octavo.config.FrontendConfig):
   enable_auto_tool_choice
                        whether requests may leave it to the model to call tools (false)
   format_files         files of further output formats ([])
+  api_keys             keys with every role but admin; none, and no file: no key is asked for
+  api_key_file         lines of ROLE[,ROLE] KEY, read again when the file changes
   log_level            debug, info, warning or error (info)
 
 Life:
@@ -59,7 +61,7 @@ mod tests {
         let help = command.render_long_help().to_string();
         let fields = "listen_fd engine_endpoint tokenizer_dir served_model_names seed max_open_requests \
             replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
-            enable_auto_tool_choice format_files log_level";
+            enable_auto_tool_choice format_files api_keys api_key_file log_level";
         for field in fields.split_whitespace() {
             assert!(help.contains(field), "{field}");
         }

@@ -46,6 +46,12 @@ pub(crate) struct Config {
     /// Files of further output formats.
     #[serde(default)]
     pub(crate) format_files: Vec<PathBuf>,
+    /// Keys with every role but admin. Without these and without a file, no key is asked for.
+    #[serde(default)]
+    pub(crate) api_keys: Vec<String>,
+    /// Keys and their roles, read again when it changes.
+    #[serde(default)]
+    pub(crate) api_key_file: Option<PathBuf>,
     /// "debug", "info", "warning" or "error".
     #[serde(default = "default_log_level")]
     pub(crate) log_level: String,

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Listener, Settings, Shutdown, Signals, serve};
+use octavo_edge::{Keys, Listener, Settings, Shutdown, Signals, serve};
 use octavo_engine::{EngineClient, EngineConfig};
 use octavo_http::App;
 use octavo_render::{ParserSettings, Renderer};
@@ -22,6 +22,9 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
     let listener = listen(config)?;
     let renderer = load(config)?;
+    let keys = Keys::new(&config.api_keys, config.api_key_file.as_deref())
+        .map(Arc::new)
+        .map_err(Failure::Config)?;
     let client = connect(config).await?;
     let settings = Settings {
         compute_threads,
@@ -33,11 +36,13 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         metrics: Arc::new(Metrics::new(&config.served_model_names[0])),
         model_names: config.served_model_names.clone(),
         priorities: config.scheduling_policy == "priority",
+        keys: Arc::clone(&keys),
         settings: settings.clone(),
         shutdown: shutdown.clone(),
     };
     let patience = config.shutdown_timeout().map_err(Failure::Config)?;
     tokio::spawn(signals.obey(shutdown.clone()));
+    tokio::spawn(keys.watch());
     announce(&listener);
     let served = serve(listener, app.into_router(), &settings, &shutdown, patience).await;
     // What still runs was told to end; the engine must know before this process goes.

@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Listener, Settings, Shutdown, serve};
+use octavo_edge::{Keys, Listener, Settings, Shutdown, serve};
 use octavo_http::App;
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::{EngineView, Metrics};
@@ -79,11 +79,34 @@ impl Server {
         Self::start_all(model, Settings::default(), Duration::ZERO, parsers).await
     }
 
+    /// Starts a server that asks for keys.
+    pub async fn locked(keys: Keys) -> Self {
+        let none = ParserSettings::default();
+        Self::start_keyed(
+            model::folder(),
+            Settings::default(),
+            Duration::ZERO,
+            &none,
+            keys,
+        )
+        .await
+    }
+
     async fn start_all(
         model: tempfile::TempDir,
         settings: Settings,
         patience: Duration,
         parsers: &ParserSettings,
+    ) -> Self {
+        Self::start_keyed(model, settings, patience, parsers, Keys::default()).await
+    }
+
+    async fn start_keyed(
+        model: tempfile::TempDir,
+        settings: Settings,
+        patience: Duration,
+        parsers: &ParserSettings,
+        keys: Keys,
     ) -> Self {
         let renderer = Renderer::load(model.path(), Some(1)).unwrap();
         let script = Arc::new(Script::default());
@@ -95,6 +118,7 @@ impl Server {
             metrics: Arc::clone(&metrics),
             model_names: vec!["test".to_owned(), "alias".to_owned()],
             priorities: true,
+            keys: Arc::new(keys),
             settings: settings.clone(),
             shutdown: shutdown.clone(),
         };
