@@ -149,3 +149,24 @@ def test_long_loads_report_progress(
         load_weights(model, files, 0, progress)
     assert "loading weights: 20 of 20 tensors" in caplog.text
     assert progress.layer > 20  # the heartbeat saw it move
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix"),
+    [
+        ("model.", "language_model.model."),
+        ("model.", "model.language_model."),
+        ("", "module."),
+        ("", "_orig_mod."),
+        ("model.", ""),
+    ],
+    ids=["older_multimodal", "multimodal", "data_parallel", "compiled", "base_model_alone"],
+)
+def test_names_with_and_without_prefixes(tmp_path: Path, pattern: str, prefix: str) -> None:
+    folder = make_llama(tmp_path / "model")
+    plain = build(folder)
+    tensors = load_file(folder / "model.safetensors")
+    renamed = {prefix + name.removeprefix(pattern): tensor for name, tensor in tensors.items()}
+    assert not set(renamed) & set(tensors)
+    save_file(renamed, folder / "model.safetensors")
+    assert same(build(folder), plain)
