@@ -41,6 +41,10 @@ def fetch(name: str, revision: str | None = None, weights: bool = True) -> Path:
         )
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise ModelError(_reason(repository, revision, error)) from error
+    if weights and not part and not (folder / "config.json").is_file():
+        raise ModelError(
+            f"{name} has no config.json. If it holds .gguf files, name one by a part of its name: {name}:Q4_K_M."
+        )
     return _gguf(folder, part, name) if part and weights else folder
 
 

@@ -88,6 +88,8 @@ def test_what_was_fetched_once_needs_no_hub(tmp_path: Path, branch: str) -> None
 
 def test_one_file_of_a_repository(tmp_path: Path) -> None:
     snapshot = cached(tmp_path)
+    (snapshot / "config.json").unlink()
+    assert "name one by a part of its name: org/tiny:Q4_K_M" in ask(tmp_path, "org/tiny", HF_HUB_OFFLINE="1")
     assert ask(tmp_path, "org/tiny:Q4_K_M", HF_HUB_OFFLINE="1") == f"{snapshot / 'tiny-Q4_K_M.gguf'}\n"
     assert "'Q8_0' must name one .gguf file of the repository; found: none" in ask(
         tmp_path, "org/tiny:Q8_0", HF_HUB_OFFLINE="1"
