@@ -36,6 +36,7 @@ pub struct ParserSettings {
 pub(crate) struct Parsers {
     tool: Option<Format>,
     auto_tool_choice: bool,
+    auto_found_nothing: bool,
     reasons: bool,
     /// None where neither format is chosen: answers are text.
     machines: Option<Machines>,
@@ -113,6 +114,7 @@ impl Parsers {
         Ok(Self {
             tool: tool.cloned(),
             auto_tool_choice: settings.auto_tool_choice,
+            auto_found_nothing: settings.tool.is_some() && tool.is_none(),
             reasons: reasoning.is_some(),
             machines: chosen.then(|| Machines::new(tool, reasoning)),
             specials: Arc::new(Specials::new(tokenizer.special_texts())),
@@ -134,9 +136,15 @@ impl Parsers {
             return Ok(());
         }
         if self.tool.is_none() {
-            let message = "'tools' cannot be used here: this server was started without a parser for the model's tool calls. \
-                           Start it with --enable-auto-tool-choice --tool-call-parser NAME (or auto), or send \
-                           \"tool_choice\": \"none\".";
+            let why = if self.auto_found_nothing {
+                "--tool-call-parser auto found no format that it knows in the model's chat template and tokens. Name one by \
+                 --tool-call-parser NAME or describe it in a --format-file"
+            } else {
+                "this server was started without a parser for the model's tool calls. Start it with \
+                 --enable-auto-tool-choice --tool-call-parser NAME (or auto)"
+            };
+            let message =
+                format!("'tools' cannot be used here: {why}, or send \"tool_choice\": \"none\".");
             return Err(ApiError::unsupported("tools", message));
         }
         if request.tools.choice == ToolChoice::Auto && !self.auto_tool_choice {
