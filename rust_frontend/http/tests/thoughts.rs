@@ -5,9 +5,10 @@
 mod support;
 
 use octavo_api::FinishReason;
+use octavo_render::ParserSettings;
 use serde_json::{Value, json};
 use support::answer::{Answer, always};
-use support::model::{END, marked, tokens};
+use support::model::{END, folder_with, marked, tokens};
 use support::{Server, within};
 
 fn open(fields: Value) -> Value {
@@ -91,6 +92,29 @@ fn a_prompt_that_leaves_nothing_open_begins_the_answer() {
         let answer = always(&server, &open(json!({})), &tokens("cut off"), "length").await;
         assert_eq!(split(&answer), (Some("cut off"), None));
         assert_eq!(answer.finish, Some(FinishReason::Length));
+    });
+}
+
+/// Messages that speak of markers do not open thoughts, whatever heads the template writes.
+#[test]
+fn markers_in_messages_do_not_say_where_the_answer_begins() {
+    let template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}\
+        {% if add_generation_prompt %}bot:{% if open_think %}<think>{% endif %}{% endif %}";
+    within(async {
+        let parsers = ParserSettings {
+            reasoning: Some("qwen3".to_owned()),
+            ..ParserSettings::default()
+        };
+        let server = Server::start_parsing(folder_with(template), &parsers).await;
+        let text = "a</think>b";
+        for question in ["What is <think>?", "What is </think>?"] {
+            let messages = json!([{"role": "user", "content": question}]);
+            let fields = json!({"messages": messages});
+            let closed = always(&server, &fields, &tokens("plain"), "stop").await;
+            assert_eq!(split(&closed), (None, Some("plain")), "{question}");
+            let opened = always(&server, &open(fields), &tokens(text), "stop").await;
+            assert_eq!(split(&opened), (Some("a"), Some("b")), "{question}");
+        }
     });
 }
 

@@ -15,7 +15,7 @@ use crate::renderer::LoadError;
 /// The name that leaves the choice to us.
 const AUTO: &str = "auto";
 
-/// Of a prompt without a known turn, so many last bytes say where the answer begins.
+/// Of a prompt of which nothing is known, so many last bytes say where the answer begins.
 const TAIL: usize = 64 << 10;
 
 /// What the server's user chose.
@@ -156,15 +156,21 @@ impl Parsers {
         Ok(())
     }
 
-    /// Returns how the answer to a prompt is parsed; `None`: it is text.
-    pub(crate) fn plan(&self, request: &ChatRequest, prompt: &str) -> Option<ParsePlan> {
+    /// Returns how the answer to a prompt is parsed; `None`: it is text. `unbegun` renders the prompt without the head of
+    /// the answer; it is asked where no known turn stands in the prompt.
+    pub(crate) fn plan(
+        &self,
+        request: &ChatRequest,
+        prompt: &str,
+        unbegun: impl FnOnce() -> Option<String>,
+    ) -> Option<ParsePlan> {
         let machines = self.machines.as_ref()?;
         let calls = request.tools.wants_calls();
         let machine = machines.choose(calls, thinking(request));
         Some(ParsePlan {
             machine: Arc::clone(machine),
             tools: Tools::from_json(&request.tools.tools),
-            start: Start::After(tail(machine.grammar(), prompt).to_owned()),
+            start: Start::After(tail(machine.grammar(), prompt, unbegun).to_owned()),
             parallel: request.tools.parallel || !calls,
             counts_reasoning: self.reasons,
             specials: Arc::clone(&self.specials),
@@ -224,13 +230,18 @@ fn thinking(request: &ChatRequest) -> bool {
         .all(|name| request.template.kwargs.get(*name) != Some(&Value::Bool(false)))
 }
 
-/// The part of a prompt that says where the answer begins: from the head of the last turn.
-fn tail<'a>(grammar: &Grammar, prompt: &'a str) -> &'a str {
-    let turn = grammar
-        .turns
-        .iter()
-        .filter_map(|turn| prompt.rfind(turn.as_str()))
-        .max();
-    let at = turn.unwrap_or_else(|| prompt.floor_char_boundary(prompt.len().saturating_sub(TAIL)));
-    &prompt[at..]
+/// The part of a prompt that says where the answer begins: from the head of the last turn, or what the template wrote
+/// behind the last message. What stands in messages says nothing.
+fn tail<'a>(
+    grammar: &Grammar,
+    prompt: &'a str,
+    unbegun: impl FnOnce() -> Option<String>,
+) -> &'a str {
+    let turns = grammar.turns.iter();
+    if let Some(at) = turns.filter_map(|turn| prompt.rfind(turn.as_str())).max() {
+        return &prompt[at..];
+    }
+    let head = unbegun().and_then(|unbegun| prompt.strip_prefix(unbegun.as_str()));
+    head.filter(|head| !head.is_empty())
+        .unwrap_or_else(|| &prompt[prompt.floor_char_boundary(prompt.len().saturating_sub(TAIL))..])
 }

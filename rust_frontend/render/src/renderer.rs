@@ -146,7 +146,8 @@ impl Renderer {
         let special = request.template.add_special_tokens;
         let prompt = self.encode(&text, special, limits, "messages")?;
         let mut prepared = self.prepare(prompt, &request.sampling, limits, "messages")?;
-        prepared.output.parse = self.parsers.plan(request, &text);
+        let unbegun = || self.unbegun(request);
+        prepared.output.parse = self.parsers.plan(request, &text, unbegun);
         Ok(prepared)
     }
 
@@ -159,6 +160,14 @@ impl Renderer {
         template
             .render(&self.conversation(request, template))
             .map_err(|error| ApiError::invalid("messages", error.to_string()))
+    }
+
+    /// The text of a prompt without the head of the answer.
+    fn unbegun(&self, request: &ChatRequest) -> Option<String> {
+        let template = self.template(request).ok()?;
+        let mut conversation = self.conversation(request, template);
+        conversation.add_generation_prompt = false;
+        template.render(&conversation).ok()
     }
 
     /// Renders a conversation to the text of its prompt, with the parts of it that an assistant wrote: none where the
