@@ -30,6 +30,7 @@ def parse_qwen3(config: dict[str, Any]) -> DecoderConfig:
 def parse_qwen3_moe(config: dict[str, Any]) -> DecoderConfig:
     """Read Transformers' Qwen3MoeConfig. Raises ModelError as `decoder_config`."""
     sizes = {"moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_experts": 128, "decoder_sparse_step": 1}
+    sizes |= {"num_key_value_heads": 4}
     reader = Reader(config, sliding_window=4096, max_position_embeddings=32768, **sizes)
     layers, step = reader.size("num_hidden_layers"), reader.size("decoder_sparse_step")
     dense = set(reader.get("mlp_only_layers") or ())
