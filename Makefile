@@ -15,14 +15,15 @@ WHEELS := target/wheels
 # Sources that the two Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test test-oldest lint build tools clean
+.PHONY: help demo test test-oldest lint oracle build tools clean
 
 help:
 	@printf '%s\n' \
 	  'make demo   build octavo, fetch a small chat model, serve it and ask it a question' \
 	  'make test   every test, Rust and Python' \
 	  'make test-oldest  the parity tests with the oldest supported Transformers' \
-  'make lint   formatting, lints and types' \
+	  'make lint   formatting, lints and types' \
+	  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
 
@@ -92,6 +93,15 @@ lint: build
 	  || { echo 'make lint needs rustfmt and clippy: rustup component add rustfmt clippy'; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# A folder of *.jinja; the shared ones unless another is named.
+ORACLE_TEMPLATES ?= $(abspath $(or $(OCTAVO_SHARED),../shared)/oracles/templates/jinja)
+ORACLE := target/oracle/transformers.jsonl
+
+oracle: build
+	$(BIN)/python -m tests.tools.make_template_oracle $(ORACLE) $(ORACLE_TEMPLATES)
+	OCTAVO_ORACLE=$(abspath $(ORACLE)) OCTAVO_ORACLE_TEMPLATES=$(ORACLE_TEMPLATES) \
+	  $(CARGO) test -q -p octavo-template --locked --test oracle renders_as_the_oracle_made_here -- --nocapture
 
 clean:
 	rm -rf $(VENV) target .types

@@ -85,6 +85,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api_keys: list[str] = []  # every role but admin
     api_key_file: str | None = None  # lines of ROLE[,ROLE] KEY
     log_level: str = "info"
+    trust_request_chat_template: bool = False  # whether requests may bring a chat_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +338,9 @@ class ServeConfig:
     )
     format_file: tuple[Path, ...] = _setting(
         (), _file, "Chat", "files of further output formats; their names win", "PATH", many=True
+    )
+    trust_request_chat_template: bool = _switch(
+        False, "Chat", "render with the chat_template that a request brings; a template is a program of its author's"
     )
     max_num_seqs: int = _setting(256, _count(1, 65536), "Engine", "requests that run at once")
     enable_prefix_caching: bool = _switch(True, "Engine", "reuse KV blocks of prompts that begin alike")

@@ -126,6 +126,7 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         api_keys=list(config.api_key),
         api_key_file=None if config.api_key_file is None else str(Path(config.api_key_file).resolve()),
         log_level=config.log_level,
+        trust_request_chat_template=config.trust_request_chat_template,
     )
     engine = engine_config(config, files, folder, endpoint)
     for name, record in (("frontend.json", frontend), ("engine.json", engine)):

@@ -10,7 +10,7 @@ from octavo.errors import ModelError
 __all__ = ["fetch", "is_hub_name"]
 
 #: What a model needs besides weights.
-_SMALL = ("*.json", "*.jinja", "tokenizer*", "*.model", "merges.txt", "vocab.txt")
+_SMALL = ("*.json", "*.jinja", "tokenizer*", "*.model", "merges.txt", "vocab.txt", "*.tiktoken")
 #: Other forms of the same weights that some repositories keep in folders.
 _IGNORED = ("original/*", "onnx/*", "metal/*", "openvino/*", "coreml/*")
 

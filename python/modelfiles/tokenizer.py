@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from octavo.errors import ConfigError, ModelError
+from octavo.errors import ConfigError
 from octavo.modelfiles import hub
 from octavo.modelfiles.gguf_reader import read_gguf
 from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
+from octavo.modelfiles.slow_tokenizer import convert_slow_tokenizer
 
 if TYPE_CHECKING:
     from octavo.modelfiles.files import ModelFiles
@@ -20,6 +21,10 @@ __all__ = ["export_tokenizer", "read_template"]
 #: Files of a model folder that the frontend reads.
 _COPIED = (
     "tokenizer.json",
+    "tekken.json",
+    "tiktoken.model",
+    "qwen.tiktoken",
+    "o200k_base.tiktoken",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
@@ -27,15 +32,17 @@ _COPIED = (
 )
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _TEMPLATES = "additional_chat_templates"
+#: Tokenizers, of which one is enough.
+_READ = ("tokenizer.json", "tekken.json", "tiktoken.model", "qwen.tiktoken", "o200k_base.tiktoken")
 
 
 def export_tokenizer(files: ModelFiles, folder: Path, tokenizer: str = "", chat_template: str = "") -> None:
-    """Write tokenizer.json, tokenizer_config.json, generation_config.json, config.json, chat templates into `folder`.
+    """Write the tokenizer, tokenizer_config.json, generation_config.json, config.json, chat templates into `folder`.
 
-    Copies of the model's own files, or made from a GGUF file's metadata. `tokenizer`: a folder, a tokenizer.json, a
-    .gguf file or a name on the Hub to take instead of the model's. `chat_template`: a file, or the template itself.
-    Raises ModelError if the model has no fast tokenizer or its GGUF metadata describe one that is not supported, and
-    ConfigError if what the user gave is not there.
+    Copies of the model's own files (tokenizer.json, tekken.json or a tiktoken file), made from a GGUF file's metadata,
+    or a slow tokenizer as Transformers converts it. `tokenizer`: a folder, a tokenizer.json, a .gguf file or a name on
+    the Hub to take instead of the model's. `chat_template`: a file, or the template itself. Raises ModelError if the
+    model has no tokenizer or one that is not supported, and ConfigError if what the user gave is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     template = read_template(chat_template)
@@ -88,11 +95,8 @@ def _given(tokenizer: str) -> Path:
 
 
 def _copy(source: Path, folder: Path) -> None:
-    if not (source / "tokenizer.json").is_file():
-        raise ModelError(
-            f"{source} has no tokenizer.json. Give a folder that has one as --tokenizer, or write one with "
-            "Transformers: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
-        )
+    if not any((source / name).is_file() for name in _READ):
+        convert_slow_tokenizer(source, folder)
     for name in _COPIED:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)

@@ -27,6 +27,8 @@ pub struct TemplateFields {
     pub documents: Option<Vec<Value>>,
     /// Given to the template, which may or may not know it.
     pub reasoning_effort: Option<String>,
+    /// A template of the request's own, which a server may refuse.
+    pub chat_template: Option<String>,
 }
 
 /// A checked request.
@@ -102,6 +104,7 @@ fn template(fields: &mut Map<String, Value>) -> Result<TemplateFields, ApiError>
         kwargs: field::object(fields, "chat_template_kwargs")?.unwrap_or_default(),
         documents: field::list(fields, "documents")?,
         reasoning_effort: field::string(fields, "reasoning_effort")?,
+        chat_template: field::string(fields, "chat_template")?,
     })
 }
 

@@ -79,7 +79,6 @@ const ROWS: &[Row] = &[
     Row("truncate_prompt_tokens", On::Both, Neutral::Null),
     Row("thinking_token_budget", On::Both, Neutral::Null),
     Row("repetition_detection", On::Both, Neutral::Null),
-    Row("chat_template", On::Chat, Neutral::Null),
     Row("prompt_embeds", On::Completion, Neutral::Null),
     Row("media_io_kwargs", On::Chat, Neutral::Empty),
     Row("mm_processor_kwargs", On::Chat, Neutral::Empty),

@@ -175,7 +175,6 @@ fn what_is_not_implemented_is_refused_by_name() {
         ),
         (json!({"skip_special_tokens": false}), "skip_special_tokens"),
         (json!({"session_id": "s"}), "session_id"),
-        (json!({"chat_template": "{{ messages }}"}), "chat_template"),
         (json!({"modalities": ["text", "audio"]}), "modalities"),
         (
             json!({"stream": true, "stream_options": {"continuous_usage_stats": true}}),

@@ -141,7 +141,7 @@ fn ids(field: Option<&Value>) -> Vec<i32> {
 }
 
 /// Reads a JSON object; empty where there is no such file.
-fn object(path: &Path) -> Result<Map<String, Value>, LoadError> {
+pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, LoadError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Map::new()),

@@ -10,12 +10,13 @@ mod format;
 mod output;
 mod parsers;
 mod prepared;
+mod prompts;
 mod renderer;
 mod seeds;
 mod stop;
 mod vocabulary;
 
-pub use octavo_template::{Clock, Rendered};
+pub use octavo_template::{Clock, NativeFormat, Rendered};
 pub use output::{Ended, OutputText, Update};
 pub use parsers::ParserSettings;
 pub use prepared::{Limits, OutputPlan, Prepared};

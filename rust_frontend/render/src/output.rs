@@ -44,6 +44,8 @@ pub struct OutputText {
     plan: OutputPlan,
     /// Where the output is parsed.
     feed: Option<Feed>,
+    /// The text of one token, while it is looked at.
+    shown: String,
     /// A stop id whose text is not shown if the output ends with it.
     deferred: Option<u32>,
     tokens: usize,
@@ -64,6 +66,7 @@ impl OutputText {
             scanner,
             plan,
             feed,
+            shown: String::new(),
             deferred: None,
             tokens: 0,
             ended: false,
@@ -117,12 +120,15 @@ impl OutputText {
         if let Some(marker) = self.feed.as_ref().and_then(|feed| feed.marker(id)) {
             self.mark(&marker, update);
         } else {
-            let mut text = String::new();
+            // Taken and given back: a token costs no allocation of its own.
+            let mut text = std::mem::take(&mut self.shown);
+            text.clear();
             self.decoder.push(&[id], &mut text);
             if let Some(feed) = &mut self.feed {
                 feed.decoded(text.len());
             }
             self.scan(&text, update);
+            self.shown = text;
         }
         let complete = |feed: &mut Feed| feed.is_done(&mut update.events);
         if !self.ended && self.feed.as_mut().is_some_and(complete) {

@@ -4,17 +4,15 @@ use std::path::{Path, PathBuf};
 
 use octavo_api::{ApiError, ChatRequest, CompletionRequest, Prompt, SamplingFields};
 use octavo_grammar::{Detected, Registry};
-use octavo_template::{ChatTemplate, Clock, Conversation, Rendered, TemplateSet};
-use octavo_tokenizer::{Tokenizer, TokenizerError};
+use octavo_template::{Clock, NativeFormat, Rendered};
+use octavo_tokenizer::{Encoding, Tokenizer, TokenizerError};
 use octavo_wire::frontend::SamplingParams;
-use serde_json::{Map, Value, json};
 
-use crate::conversation;
 use crate::defaults::Defaults;
-use crate::format::ContentFormat;
 use crate::output::OutputText;
 use crate::parsers::{self, ParserSettings, Parsers};
 use crate::prepared::{Limits, OutputPlan, Prepared};
+use crate::prompts::{ChatPrompt, Prompts};
 use crate::seeds::Seeds;
 
 /// Below this a temperature divides logits by so little that only the largest is left: greedy.
@@ -38,6 +36,9 @@ pub enum LoadError {
     /// An output format that is none.
     #[error("output format {0}")]
     Format(#[from] octavo_grammar::FormatError),
+    /// A model whose prompts are not known.
+    #[error("this model has no chat template, and {0}")]
+    Native(String),
     /// A parser that does not exist.
     #[error(transparent)]
     Parser(#[from] octavo_grammar::UnknownName),
@@ -47,11 +48,7 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Renderer {
     tokenizer: Tokenizer,
-    templates: TemplateSet,
-    /// How the template for conversations wants content.
-    format: ContentFormat,
-    /// Special tokens by the names that templates use.
-    special: Map<String, Value>,
+    prompts: Prompts,
     defaults: Defaults,
     seeds: Seeds,
     /// Of the ids of calls, which must differ between servers.
@@ -79,25 +76,17 @@ impl Renderer {
     /// As [`Self::load`].
     pub fn load_at(dir: &Path, seed: Option<u64>, clock: &Clock) -> Result<Self, LoadError> {
         let tokenizer = Tokenizer::load(dir)?;
-        let templates = TemplateSet::load(dir, tokenizer.config(), clock)?;
+        let prompts = Prompts::load(dir, &tokenizer, clock)?;
         let defaults = Defaults::load(dir, &tokenizer)?;
-        let special = special(&tokenizer);
-        let format = templates
-            .choose(false)
-            .map_or(ContentFormat::Text, |template| {
-                ContentFormat::probe(template, &special)
-            });
         let mut warnings = defaults.warnings.clone();
-        for (name, template) in templates.iter() {
+        for (name, template) in prompts.templates().iter() {
             warnings.extend(template.unknown().iter().map(|unknown| {
                 format!("chat template \"{name}\": {unknown} does not exist; conversations that reach it are refused")
             }));
         }
         Ok(Self {
             tokenizer,
-            templates,
-            format,
-            special,
+            prompts,
             defaults,
             seeds: Seeds::new(seed),
             call_seeds: Seeds::new(None),
@@ -111,13 +100,25 @@ impl Renderer {
     /// # Errors
     /// A format file that cannot be read or is no format; a parser's name that nobody has.
     pub fn with_parsers(mut self, settings: &ParserSettings) -> Result<Self, LoadError> {
-        self.parsers = Parsers::load(settings, &self.templates, &self.tokenizer)?;
+        self.parsers = Parsers::load(settings, self.prompts.templates(), &self.tokenizer)?;
         Ok(self)
+    }
+
+    /// Lets requests bring templates, which are programs; their work is bounded.
+    #[must_use]
+    pub fn trusting_templates(mut self, trusting: bool) -> Self {
+        self.prompts.trust(trusting);
+        self
+    }
+
+    /// The format that stands for a template where the model has none.
+    pub fn native_format(&self) -> Option<NativeFormat> {
+        self.prompts.native()
     }
 
     /// The output formats that the model's template and tokens speak of.
     pub fn detect(&self, registry: &Registry) -> Detected {
-        parsers::detect(registry, &self.templates, &self.tokenizer)
+        parsers::detect(registry, self.prompts.templates(), &self.tokenizer)
     }
 
     /// Which parsers were chosen and why: one line each, for the log.
@@ -142,11 +143,19 @@ impl Renderer {
     /// 400: no template, the template's own refusal, a prompt that is empty or too long, ids outside the vocabulary.
     pub fn chat(&self, request: &ChatRequest, limits: Limits) -> Result<Prepared, ApiError> {
         self.parsers.permit(request)?;
-        let text = self.chat_text(request)?;
-        let special = request.template.add_special_tokens;
-        let prompt = self.encode(&text, special, limits, "messages")?;
+        let rendered = self.prompts.render(request)?;
+        let least = rendered
+            .parts()
+            .into_iter()
+            .map(|part| self.tokenizer.least_tokens(part))
+            .sum();
+        far_too_long(least, limits, "messages")?;
+        let prompt = rendered
+            .encode(&self.tokenizer, request.template.add_special_tokens)
+            .map_err(|error| unusable("messages", &error))?;
         let mut prepared = self.prepare(prompt, &request.sampling, limits, "messages")?;
-        let unbegun = || self.unbegun(request);
+        let text = rendered.text();
+        let unbegun = || self.prompts.unbegun(request);
         prepared.output.parse = self.parsers.plan(request, &text, unbegun);
         Ok(prepared)
     }
@@ -156,39 +165,35 @@ impl Renderer {
     /// # Errors
     /// 400: no template, or the template's own refusal.
     pub fn chat_text(&self, request: &ChatRequest) -> Result<String, ApiError> {
-        let template = self.template(request)?;
-        template
-            .render(&self.conversation(request, template))
-            .map_err(|error| ApiError::invalid("messages", error.to_string()))
-    }
-
-    /// The text of a prompt without the head of the answer.
-    fn unbegun(&self, request: &ChatRequest) -> Option<String> {
-        let template = self.template(request).ok()?;
-        let mut conversation = self.conversation(request, template);
-        conversation.add_generation_prompt = false;
-        template.render(&conversation).ok()
+        self.prompts.render(request).map(ChatPrompt::text)
     }
 
     /// Renders a conversation to the text of its prompt, with the parts of it that an assistant wrote: none where the
-    /// template does not mark them. With [`octavo_tokenizer::Encoding::mask`] they become a mask of tokens.
+    /// template does not mark them. With [`Encoding::mask`] they become a mask of tokens.
     ///
     /// # Errors
     /// 400: as [`Self::chat_text`]; a template that does not let the parts be told.
     pub fn chat_parts(&self, request: &ChatRequest) -> Result<Rendered, ApiError> {
-        let template = self.template(request)?;
-        template
-            .render_parts(&self.conversation(request, template))
-            .map_err(|error| ApiError::invalid("messages", error.to_string()))
+        self.prompts.parts(request)
     }
 
-    fn template(&self, request: &ChatRequest) -> Result<&ChatTemplate, ApiError> {
-        let tools = !request.tools.tools.is_empty();
-        self.templates.choose(tools).ok_or_else(|| {
-            let message = "This model has no chat template, so that it cannot answer messages. Use /v1/completions, or put a \
-                           chat_template.jinja into the model's folder.";
-            ApiError::unsupported("messages", message)
-        })
+    /// Whether what renders a request tells which parts an assistant wrote (`{% generation %}`).
+    ///
+    /// # Errors
+    /// 400: as [`Self::chat_text`].
+    pub fn marks_assistant(&self, request: &ChatRequest) -> Result<bool, ApiError> {
+        self.prompts.marks_assistant(request)
+    }
+
+    /// Renders a conversation to the tokens of its prompt, as [`Self::chat`] does, with their places in its text.
+    ///
+    /// # Errors
+    /// 400: as [`Self::chat_text`].
+    pub fn chat_encoding(&self, request: &ChatRequest) -> Result<Encoding, ApiError> {
+        self.prompts
+            .render(request)?
+            .encode_with_offsets(&self.tokenizer, request.template.add_special_tokens)
+            .map_err(|error| unusable("messages", &error))
     }
 
     /// Renders a plain prompt.
@@ -215,29 +220,6 @@ impl Renderer {
         OutputText::new(decoder, plan.clone(), || self.call_seeds.draw())
     }
 
-    fn conversation(&self, request: &ChatRequest, template: &ChatTemplate) -> Conversation {
-        let fields = &request.template;
-        let mut variables = self.special.clone();
-        if let Some(effort) = &fields.reasoning_effort {
-            variables.insert("reasoning_effort".to_owned(), json!(effort));
-        }
-        variables.extend(fields.kwargs.clone());
-        Conversation {
-            messages: conversation::prepare(
-                &request.messages,
-                self.format,
-                knows_developer(template.source()),
-            ),
-            tools: Some(&request.tools.tools)
-                .filter(|tools| !tools.is_empty())
-                .cloned(),
-            documents: fields.documents.clone(),
-            add_generation_prompt: fields.add_generation_prompt,
-            continue_final_message: fields.continue_final_message,
-            variables,
-        }
-    }
-
     fn encode(
         &self,
         text: &str,
@@ -246,15 +228,10 @@ impl Renderer {
         param: &str,
     ) -> Result<Vec<u32>, ApiError> {
         // Encoding takes time and memory many times the text's; nobody can stop it once it runs.
-        let least = self.tokenizer.least_tokens(text);
-        if least >= limits.max_model_len {
-            return Err(ApiError::far_too_long(param, least, limits.max_model_len));
-        }
+        far_too_long(self.tokenizer.least_tokens(text), limits, param)?;
         self.tokenizer
             .encode(text, add_special_tokens)
-            .map_err(|error| {
-                ApiError::invalid(param, format!("'{param}' cannot be used: {error}."))
-            })
+            .map_err(|error| unusable(param, &error))
     }
 
     fn prepare(
@@ -350,23 +327,13 @@ impl Renderer {
     }
 }
 
-/// Whether a template compares a role with "developer".
-fn knows_developer(source: &str) -> bool {
-    source.contains("'developer'") || source.contains("\"developer\"")
+fn far_too_long(least: usize, limits: Limits, param: &str) -> Result<(), ApiError> {
+    if least >= limits.max_model_len {
+        return Err(ApiError::far_too_long(param, least, limits.max_model_len));
+    }
+    Ok(())
 }
 
-/// Special tokens as template variables.
-fn special(tokenizer: &Tokenizer) -> Map<String, Value> {
-    let special = tokenizer.special();
-    let mut variables: Map<String, Value> = special
-        .named()
-        .map(|(name, text)| (name.to_owned(), json!(text)))
-        .collect();
-    if !special.additional().is_empty() {
-        variables.insert(
-            "additional_special_tokens".to_owned(),
-            json!(special.additional()),
-        );
-    }
-    variables
+fn unusable(param: &str, error: &TokenizerError) -> ApiError {
+    ApiError::invalid(param, format!("'{param}' cannot be used: {error}."))
 }

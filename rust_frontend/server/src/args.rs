@@ -35,6 +35,8 @@ Fields of the configuration (octavo.config.FrontendConfig):
   api_keys             keys with every role but admin; none, and no file: no key is asked for
   api_key_file         lines of ROLE[,ROLE] KEY, read again when the file changes
   log_level            debug, info, warning or error (info)
+  trust_request_chat_template
+                       whether requests may bring a chat template (false)
 
 Life:
   stdin     must be a pipe that the parent holds open; at its end the program leaves at once
@@ -61,7 +63,8 @@ mod tests {
         let help = command.render_long_help().to_string();
         let fields = "listen_fd engine_endpoint tokenizer_dir served_model_names seed max_open_requests \
             replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
-            enable_auto_tool_choice format_files api_keys api_key_file log_level";
+            enable_auto_tool_choice format_files api_keys api_key_file log_level \
+            trust_request_chat_template";
         for field in fields.split_whitespace() {
             assert!(help.contains(field), "{field}");
         }

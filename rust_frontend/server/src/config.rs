@@ -55,6 +55,9 @@ pub(crate) struct Config {
     /// "debug", "info", "warning" or "error".
     #[serde(default = "default_log_level")]
     pub(crate) log_level: String,
+    /// Whether requests may bring a chat template.
+    #[serde(default)]
+    pub(crate) trust_request_chat_template: bool,
 }
 
 fn default_open_requests() -> usize {

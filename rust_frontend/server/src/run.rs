@@ -71,7 +71,14 @@ fn load(config: &Config) -> Result<Renderer, Failure> {
     };
     let renderer = Renderer::load(&config.tokenizer_dir, config.seed)
         .and_then(|renderer| renderer.with_parsers(&parsers))
-        .map_err(|error| Failure::config(error.to_string()))?;
+        .map_err(|error| Failure::config(error.to_string()))?
+        .trusting_templates(config.trust_request_chat_template);
+    if let Some(format) = renderer.native_format() {
+        tracing::info!(
+            "no chat template: conversations are written by the native format {}",
+            format.name()
+        );
+    }
     for note in renderer.notes() {
         tracing::info!("{note}");
     }

@@ -179,7 +179,8 @@ fn line(out: &mut String, layout: &Layout, depth: usize) {
     }
 }
 
-fn string(out: &mut String, text: &str, ascii: bool) {
+/// Appends a string in quotes, escaped.
+pub(crate) fn string(out: &mut String, text: &str, ascii: bool) {
     out.push('"');
     for letter in text.chars() {
         match letter {

@@ -20,8 +20,9 @@ const MAX_PENDING: usize = 3;
 #[derive(Debug, Clone)]
 pub struct IncrementalDecoder {
     pieces: Arc<Pieces>,
-    /// Bytes of an unfinished character.
-    pending: Vec<u8>,
+    /// Bytes of an unfinished character, of which `held` count.
+    pending: [u8; MAX_PENDING],
+    held: usize,
     /// Whether a visible token came.
     started: bool,
     /// How many leading characters may still be stripped.
@@ -38,7 +39,8 @@ impl IncrementalDecoder {
         };
         let mut decoder = Self {
             pieces,
-            pending: Vec::with_capacity(MAX_PENDING),
+            pending: [0; MAX_PENDING],
+            held: 0,
             started: false,
             strip,
         };
@@ -59,10 +61,10 @@ impl IncrementalDecoder {
                 Plan::ByteLevel => self.bytes(piece.bytes, |_| 1, out),
                 Plan::Chain(_) if piece.byte => self.bytes(piece.bytes, |wrong| wrong, out),
                 Plan::Chain(_) => {
-                    self.flush(self.pending.len(), out);
+                    self.flush(self.held, out);
                     self.text(piece.bytes, out);
                 }
-                Plan::Metaspace { .. } => self.text(
+                Plan::Metaspace { .. } | Plan::WordPiece { .. } => self.text(
                     if first {
                         pieces.first(id, piece)
                     } else {
@@ -85,14 +87,14 @@ impl IncrementalDecoder {
         let marks = if matches!(self.pieces.plan(), Plan::ByteLevel) {
             1
         } else {
-            self.pending.len()
+            self.held
         };
         self.flush(marks, out);
     }
 
     /// Bytes held back.
     pub fn pending(&self) -> usize {
-        self.pending.len()
+        self.held
     }
 
     /// Appends whole text.
@@ -106,40 +108,48 @@ impl IncrementalDecoder {
     /// Appends bytes of which characters may begin or end in other tokens. `marks` says how many U+FFFD stand for so
     /// many wrong bytes.
     fn bytes(&mut self, bytes: &[u8], marks: fn(usize) -> usize, out: &mut String) {
-        if self.pending.is_empty()
-            && let Ok(text) = std::str::from_utf8(bytes)
+        let mut rest = bytes;
+        // What was held back takes bytes until it is a character, or certainly none.
+        while self.held > 0
+            && let Some((next, tail)) = rest.split_first()
         {
-            self.emit(text, out);
-            return;
+            let mut joined = [0; MAX_PENDING + 1];
+            joined[..self.held].copy_from_slice(&self.pending[..self.held]);
+            joined[self.held] = *next;
+            let joined = &joined[..=self.held];
+            if let Ok(character) = std::str::from_utf8(joined) {
+                self.held = 0;
+                self.emit(character, out);
+            } else if unfinished(joined) {
+                self.hold(joined);
+            } else {
+                // The byte may begin another character.
+                self.flush(marks(self.held), out);
+                continue;
+            }
+            rest = tail;
         }
-        let mut joined = std::mem::take(&mut self.pending);
-        joined.extend_from_slice(bytes);
-        let mut rest = joined.as_slice();
         while let Some(chunk) = rest.utf8_chunks().next() {
             self.emit(chunk.valid(), out);
             let wrong = chunk.invalid();
-            let unfinished = chunk.valid().len() + wrong.len() == rest.len() && unfinished(wrong);
-            if unfinished {
-                break;
-            }
-            if !wrong.is_empty() {
+            rest = &rest[chunk.valid().len() + wrong.len()..];
+            if rest.is_empty() && unfinished(wrong) {
+                self.hold(wrong);
+            } else if !wrong.is_empty() {
                 self.mark(marks(wrong.len()), out);
             }
-            rest = &rest[chunk.valid().len() + wrong.len()..];
         }
-        let tail = rest.len()
-            - rest
-                .utf8_chunks()
-                .next()
-                .map_or(0, |chunk| chunk.valid().len());
-        joined.drain(..joined.len() - tail);
-        self.pending = joined;
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        self.pending[..bytes.len()].copy_from_slice(bytes);
+        self.held = bytes.len();
     }
 
     /// Gives up on the unfinished character.
     fn flush(&mut self, marks: usize, out: &mut String) {
-        if !self.pending.is_empty() {
-            self.pending.clear();
+        if self.held > 0 {
+            self.held = 0;
             self.mark(marks, out);
         }
     }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 /// Errors of this crate. Messages name the file and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// tokenizer.json is not there.
+    /// No file of a tokenizer is there.
     #[error(
-        "{0} does not exist: octavo reads Hugging Face's fast tokenizers. Point at a folder that has one, or write it with \
-         AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        "{0} has no tokenizer: octavo reads tokenizer.json, tekken.json and tiktoken files. Point at a folder that has one, or \
+         write tokenizer.json with AutoTokenizer.from_pretrained(...).save_pretrained(...)"
     )]
     Missing(PathBuf),
     /// A file is there and cannot be read.
@@ -19,7 +19,7 @@ pub enum TokenizerError {
     Damaged(PathBuf, String),
     /// The decoder in tokenizer.json is one that octavo does not know.
     #[error(
-        "tokenizer.json has a decoder that is not supported: {0}. Supported: ByteLevel, Metaspace, none, and the sequence Replace, ByteFallback, Fuse, Strip"
+        "tokenizer.json has a decoder that is not supported: {0}. Supported: ByteLevel, Metaspace, WordPiece, none, and the sequence Replace, ByteFallback, Fuse, Strip"
     )]
     Decoder(String),
     /// The text could not be encoded.

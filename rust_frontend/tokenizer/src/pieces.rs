@@ -21,6 +21,45 @@ pub(crate) struct Pieces {
     first: HashMap<u32, Vec<u8>>,
 }
 
+/// One token of a vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    content: Content,
+    /// Whether clients do not see it.
+    hidden: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    /// As it stands in tokenizer.json; the plan says what it means.
+    Text(String),
+    /// What it means.
+    Bytes(Vec<u8>),
+}
+
+impl Token {
+    /// A token of tokenizer.json.
+    pub(crate) fn text(text: String, hidden: bool) -> Self {
+        Self {
+            content: Content::Text(text),
+            hidden,
+        }
+    }
+
+    /// A token that clients do not see.
+    pub(crate) fn special(text: String) -> Self {
+        Self::text(text, true)
+    }
+
+    /// A token that stands for these bytes.
+    pub(crate) fn bytes(bytes: Vec<u8>) -> Self {
+        Self {
+            content: Content::Bytes(bytes),
+            hidden: false,
+        }
+    }
+}
+
 /// One token as the decoder sees it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece<'a> {
@@ -30,8 +69,8 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Pieces {
-    /// Builds the table from (id, token, special).
-    pub(crate) fn build(plan: Plan, tokens: &[Option<(String, bool)>]) -> Self {
+    /// Builds the table from all tokens by id.
+    pub(crate) fn build(plan: Plan, tokens: &[Option<Token>]) -> Self {
         let table = byte_alphabet();
         let mut pieces = Self {
             plan,
@@ -42,9 +81,14 @@ impl Pieces {
         };
         for (id, token) in tokens.iter().enumerate() {
             let mut flags = HIDDEN;
-            if let Some((text, special)) = token {
-                flags = if *special { HIDDEN } else { 0 };
-                flags |= pieces.append(u32::try_from(id).unwrap_or(u32::MAX), text, &table);
+            if let Some(token) = token {
+                flags = if token.hidden { HIDDEN } else { 0 };
+                match &token.content {
+                    Content::Bytes(bytes) => pieces.bytes.extend_from_slice(bytes),
+                    Content::Text(text) => {
+                        flags |= pieces.append(u32::try_from(id).unwrap_or(u32::MAX), text, &table);
+                    }
+                }
             }
             pieces.flags.push(flags);
             pieces
@@ -82,6 +126,14 @@ impl Pieces {
         self.first.get(&id).map_or(piece.bytes, Vec::as_slice)
     }
 
+    /// The bytes of an id, whether clients see it or not; `None` where there is no such id.
+    pub(crate) fn whole(&self, id: u32) -> Option<&[u8]> {
+        let index = usize::try_from(id).ok()?;
+        let end = *self.ends.get(index)? as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        Some(&self.bytes[start..end])
+    }
+
     fn append(&mut self, id: u32, token: &str, table: &HashMap<char, u8>) -> u8 {
         match self.plan.clone() {
             Plan::ByteLevel => self.bytes.extend(byte_level(token, table)),
@@ -93,6 +145,14 @@ impl Pieces {
                 if drop_first && token.contains(space) {
                     self.first.insert(id, token.replace(space, "").into_bytes());
                 }
+            }
+            Plan::WordPiece { prefix, clean } => {
+                let cleaned = |text: String| if clean { clean_up(&text) } else { text };
+                let joined = token.strip_prefix(&prefix).filter(|_| !prefix.is_empty());
+                let joined = joined.map_or_else(|| format!(" {token}"), str::to_owned);
+                self.bytes.extend_from_slice(cleaned(joined).as_bytes());
+                self.first
+                    .insert(id, cleaned(token.to_owned()).into_bytes());
             }
         }
         0
@@ -114,6 +174,26 @@ impl Pieces {
             }
         }
     }
+}
+
+/// Takes out the spaces that a word-piece tokenizer put before punctuation, within one token and its space.
+fn clean_up(text: &str) -> String {
+    const CLEAN: [(&str, &str); 11] = [
+        (" .", "."),
+        (" ?", "?"),
+        (" !", "!"),
+        (" ,", ","),
+        (" ' ", "'"),
+        (" n't", "n't"),
+        (" 'm", "'m"),
+        (" do not", " don't"),
+        (" 's", "'s"),
+        (" 've", "'ve"),
+        (" 're", "'re"),
+    ];
+    CLEAN
+        .iter()
+        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// Reads a token of the form `<0xE5>`.

@@ -13,6 +13,8 @@ pub(crate) enum Plan {
     Chain(Chain),
     /// A character stands for a space; in the first token it stands for nothing if `drop_first`.
     Metaspace { space: char, drop_first: bool },
+    /// Words and, behind a prefix, their further parts. With `clean` spaces before punctuation go.
+    WordPiece { prefix: String, clean: bool },
     /// Tokens joined by spaces: there is no decoder.
     Words,
 }
@@ -38,6 +40,7 @@ impl Plan {
             "null" => Ok(Self::Words),
             "ByteLevel" => Ok(Self::ByteLevel),
             "Metaspace" => metaspace(decoder),
+            "WordPiece" => Ok(word_piece(decoder)),
             "Sequence" => sequence(decoder),
             "Replace" | "ByteFallback" | "Fuse" => chain(std::slice::from_ref(decoder)),
             other => Err(TokenizerError::Decoder(other.to_owned())),
@@ -68,6 +71,14 @@ fn metaspace(decoder: &Value) -> Result<Plan, TokenizerError> {
         space,
         drop_first: !never,
     })
+}
+
+fn word_piece(decoder: &Value) -> Plan {
+    let prefix = decoder.get("prefix").and_then(Value::as_str);
+    Plan::WordPiece {
+        prefix: prefix.unwrap_or_default().to_owned(),
+        clean: decoder.get("cleanup") == Some(&Value::Bool(true)),
+    }
 }
 
 fn sequence(decoder: &Value) -> Result<Plan, TokenizerError> {
@@ -160,7 +171,7 @@ mod tests {
     #[test]
     fn refuses_others_by_name() {
         for (decoder, said) in [
-            (json!({"type": "WordPiece", "prefix": "##"}), "WordPiece"),
+            (json!({"type": "CTC"}), "CTC"),
             (
                 json!({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "CTC"}]}),
                 "the sequence Fuse, CTC",

@@ -1,20 +1,16 @@
 //! The tokenizer of one model.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::bound::longest_token;
+use crate::cache::EncodingCache;
 use crate::config::SpecialTokens;
 use crate::decoder::IncrementalDecoder;
 use crate::encoding::Encoding;
+use crate::engine::Engine;
 use crate::error::TokenizerError;
 use crate::pieces::Pieces;
-use crate::plan::Plan;
-
-/// No vocabulary is larger; a larger id means damage, and would cost memory.
-const MAX_VOCAB: usize = 1 << 24;
 
 /// Visible tokens before an output that can matter to its first character.
 const CONTEXT: usize = 4;
@@ -31,88 +27,48 @@ pub enum Word {
 /// Text to ids and back. Shared between threads.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
-    pieces: Arc<Pieces>,
-    special: SpecialTokens,
-    config: Map<String, Value>,
+    pub(crate) engine: Engine,
+    pub(crate) cache: Option<EncodingCache>,
+    /// Of texts in which nothing is special.
+    pub(crate) whole: EncodingCache,
+    pub(crate) pieces: Arc<Pieces>,
+    pub(crate) special: SpecialTokens,
+    pub(crate) config: Map<String, Value>,
     /// Ids that tokenizer_config.json wants around a text and tokenizer.json does not add.
-    bos: Option<u32>,
-    eos: Option<u32>,
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
     /// Most bytes of text that one token stands for, where there is such a number.
-    longest: Option<usize>,
+    pub(crate) longest: Option<usize>,
+    /// The version of the tekken file, where it is one.
+    pub(crate) tekken: Option<u32>,
 }
 
 impl Tokenizer {
-    /// Loads tokenizer.json and, where they are there, `tokenizer_config.json` and `special_tokens_map.json` of a folder.
+    /// Encodes a text. Special tokens that stand in it are recognised (in tekken vocabularies none are). With
+    /// `add_special_tokens` the model's own (such as a first token) are added; chat templates bring them, so chats go
+    /// without.
     ///
-    /// # Errors
-    /// No tokenizer.json, a file that is damaged, a decoder that is not supported.
-    pub fn load(dir: &Path) -> Result<Self, TokenizerError> {
-        let path = dir.join("tokenizer.json");
-        let bytes = read(&path)?.ok_or_else(|| TokenizerError::Missing(path.clone()))?;
-        let config = object(&dir.join("tokenizer_config.json"))?;
-        let fallback = object(&dir.join("special_tokens_map.json"))?;
-        Self::from_parts(&path, &bytes, config, &fallback)
-    }
-
-    /// Makes a tokenizer of the contents of its files; `path` is for messages.
-    fn from_parts(
-        path: &Path,
-        bytes: &[u8],
-        config: Map<String, Value>,
-        fallback: &Map<String, Value>,
-    ) -> Result<Self, TokenizerError> {
-        let damaged = |reason: String| TokenizerError::Damaged(path.to_owned(), reason);
-        let mut inner =
-            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| damaged(error.to_string()))?;
-        // What to cut is the server's business, and padding would add tokens to prompts.
-        inner
-            .with_truncation(None)
-            .map_err(|error| damaged(error.to_string()))?;
-        inner.with_padding(None);
-        let decoder = serde_json::to_value(inner.get_decoder())
-            .map_err(|error| damaged(error.to_string()))?;
-        let plan = Plan::read(&decoder)?;
-        let tokens = tokens(&inner).map_err(|id| damaged(format!("a token has the id {id}")))?;
-        let pieces = Arc::new(Pieces::build(plan, &tokens));
-        let special = SpecialTokens::read(&config, fallback);
-        let around = |flag: &str, name: &str| {
-            let wanted = config.get(flag) == Some(&Value::Bool(true));
-            special
-                .get(name)
-                .filter(|_| wanted)
-                .and_then(|token| inner.token_to_id(token))
-        };
-        let (bos, eos) = (
-            around("add_bos_token", "bos_token"),
-            around("add_eos_token", "eos_token"),
-        );
-        Ok(Self {
-            pieces,
-            special,
-            bos,
-            eos,
-            config,
-            longest: longest_token(&inner),
-            inner,
-        })
-    }
-
-    /// Encodes a text. Special tokens that stand in it are recognised. With `add_special_tokens` the model's own
-    /// (such as a first token) are added; chat templates bring them, so chats go without.
+    /// What stands between special tokens is kept for a while: a text that begins as an earlier one costs what is new in it.
     ///
     /// # Errors
     /// What the model cannot express, such as an unknown character where there is no unknown token.
     pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, add_special_tokens)
-            .map_err(|error| TokenizerError::Encode(error.to_string()))?;
-        let mut ids = encoding.get_ids().to_vec();
+        let mut ids = self
+            .engine
+            .encode(text, add_special_tokens, self.cache.as_ref())?;
         if add_special_tokens {
             self.surround(&mut ids);
         }
         Ok(ids)
+    }
+
+    /// Encodes a text in which special tokens are text like any other, and adds none.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn encode_ordinary(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.whole
+            .encode(text, |text| self.engine.encode_ordinary(text))
     }
 
     /// Encodes a text as [`Self::encode`] does, with the place in the text that each token stands for.
@@ -124,20 +80,26 @@ impl Tokenizer {
         text: &str,
         add_special_tokens: bool,
     ) -> Result<Encoding, TokenizerError> {
-        let encoding = self
-            .inner
-            .encode_char_offsets(text, add_special_tokens)
-            .map_err(|error| TokenizerError::Encode(error.to_string()))?;
-        let mut offsets = encoding.get_offsets().to_vec();
-        let mut ids = encoding.get_ids().to_vec();
+        let mut encoding = self.engine.encode_with_offsets(text, add_special_tokens)?;
         if add_special_tokens {
-            if self.bos.is_some_and(|bos| ids.first() != Some(&bos)) {
-                offsets.insert(0, (0, 0));
+            if self
+                .bos
+                .is_some_and(|bos| encoding.ids.first() != Some(&bos))
+            {
+                encoding.offsets.insert(0, (0, 0));
             }
-            self.surround(&mut ids);
-            offsets.resize(ids.len(), (0, 0));
+            self.surround(&mut encoding.ids);
+            encoding.offsets.resize(encoding.ids.len(), (0, 0));
         }
-        Ok(Encoding { ids, offsets })
+        Ok(encoding)
+    }
+
+    /// Encodes a text as [`Self::encode_ordinary`] does, with the place in the text that each token stands for.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn encode_ordinary_with_offsets(&self, text: &str) -> Result<Encoding, TokenizerError> {
+        self.engine.encode_ordinary_with_offsets(text)
     }
 
     /// Adds the tokens that tokenizer_config.json wants around a text, where they are not there.
@@ -162,6 +124,23 @@ impl Tokenizer {
         decoder.push(ids, &mut text);
         decoder.finish(&mut text);
         text
+    }
+
+    /// Decodes ids at once, special tokens among them.
+    ///
+    /// # Errors
+    /// What the tokenizer's decoder cannot join.
+    pub fn decode_all(&self, ids: &[u32]) -> Result<String, TokenizerError> {
+        match &self.engine {
+            Engine::Fast(fast) => fast
+                .inner
+                .decode(ids, false)
+                .map_err(|error| TokenizerError::Encode(error.to_string())),
+            Engine::Ranked(_) => {
+                let bytes = ids.iter().filter_map(|id| self.pieces.whole(*id));
+                Ok(String::from_utf8_lossy(&bytes.collect::<Vec<_>>().concat()).into_owned())
+            }
+        }
     }
 
     /// Starts decoding after `context` (see [`Self::context`]); empty where the text begins here.
@@ -195,17 +174,23 @@ impl Tokenizer {
 
     /// The id of a token.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.inner.token_to_id(token)
+        self.engine.token_to_id(token)
+    }
+
+    /// The token of an id as its vocabulary writes it; bytes that are no text become U+FFFD. `None` where there is none.
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        match &self.engine {
+            Engine::Fast(fast) => fast.inner.id_to_token(id),
+            Engine::Ranked(_) => self
+                .pieces
+                .whole(id)
+                .map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+        }
     }
 
     /// Ids and texts of the tokens that clients do not see.
     pub fn special_texts(&self) -> Vec<(u32, String)> {
-        let added = self.inner.get_added_tokens_decoder();
-        added
-            .into_iter()
-            .filter(|(_, token)| token.special)
-            .map(|(id, token)| (id, token.content))
-            .collect()
+        self.engine.special_texts()
     }
 
     /// One more than the largest id.
@@ -216,13 +201,11 @@ impl Tokenizer {
     /// What each id stands for in a text that goes on: its bytes, or its name where it is a token apart from text. All
     /// added tokens are such, but for those of white space. Ids that stand for nothing have no bytes.
     pub fn words(&self) -> Vec<Word> {
-        let added = self.inner.get_added_tokens_decoder();
+        let mut apart = self.engine.apart();
         let ids = 0..u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
-        ids.map(|id| match added.get(&id) {
-            Some(token) if token.special || !token.content.trim().is_empty() => {
-                Word::Special(token.content.clone())
-            }
-            _ => Word::Bytes(
+        ids.map(|id| match apart.remove(&id) {
+            Some(name) => Word::Special(name),
+            None => Word::Bytes(
                 self.pieces
                     .visible(id)
                     .map(|piece| piece.bytes.to_vec())
@@ -232,54 +215,13 @@ impl Tokenizer {
         .collect()
     }
 
+    /// The version of the tekken file that this tokenizer is of; `None` for all others.
+    pub fn tekken_version(&self) -> Option<u32> {
+        self.tekken
+    }
+
     /// tokenizer_config.json; empty where there is none.
     pub fn config(&self) -> &Map<String, Value> {
         &self.config
     }
-}
-
-/// All tokens by id, with whether they are special: added ones first, as decoding looks them up. `Err` is an id beyond all
-/// vocabularies.
-fn tokens(inner: &tokenizers::Tokenizer) -> Result<Vec<Option<(String, bool)>>, u32> {
-    let vocab = inner.get_vocab(false);
-    let added = inner.get_added_tokens_decoder();
-    let hidden: std::collections::HashSet<&str> = added
-        .values()
-        .filter(|token| token.special)
-        .map(|token| token.content.as_str())
-        .collect();
-    let last = vocab
-        .values()
-        .chain(added.keys())
-        .copied()
-        .max()
-        .unwrap_or(0);
-    if last as usize >= MAX_VOCAB {
-        return Err(last);
-    }
-    let mut tokens = vec![None; last as usize + 1];
-    let added_pairs = added.iter().map(|(id, token)| (token.content.clone(), *id));
-    for (token, id) in vocab.into_iter().chain(added_pairs) {
-        let special = hidden.contains(token.as_str());
-        tokens[id as usize] = Some((token, special));
-    }
-    Ok(tokens)
-}
-
-/// Reads a file; `None` where there is none.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, TokenizerError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(TokenizerError::Unreadable(PathBuf::from(path), error)),
-    }
-}
-
-/// Reads a JSON object; empty where there is no such file.
-fn object(path: &Path) -> Result<Map<String, Value>, TokenizerError> {
-    let Some(bytes) = read(path)? else {
-        return Ok(Map::new());
-    };
-    serde_json::from_slice(&bytes)
-        .map_err(|error| TokenizerError::Damaged(path.to_owned(), error.to_string()))
 }

@@ -15,6 +15,7 @@ from tokenizers import SentencePieceBPETokenizer, Tokenizer, pre_tokenizers
 from octavo.errors import ConfigError, ModelError
 from octavo.modelfiles import export_tokenizer, resolve, smollm2
 from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
+from octavo.modelfiles.slow_tokenizer import convert_slow_tokenizer
 from tests.tiny import make_llama
 
 SHARED = Path(os.environ.get("OCTAVO_SHARED", Path(__file__).parents[4] / "shared"))
@@ -185,6 +186,9 @@ def test_a_folder_without_a_fast_tokenizer_is_refused(tmp_path: Path) -> None:
     files = resolve(str(folder(tmp_path)))
     with pytest.raises(ModelError, match=r"no tokenizer\.json.*save_pretrained"):
         export_tokenizer(files, tmp_path / "out")
+    (files.path / "tokenizer.model").write_bytes(b"no sentencepiece model")
+    with pytest.raises(ModelError, match=r"slow tokenizer \(tokenizer\.model\) that cannot be converted"):
+        export_tokenizer(files, tmp_path / "out")
     for name in ("tokenizer.json", "chat_template.jinja", "additional_chat_templates/rag.jinja"):
         (files.path / name).parent.mkdir(exist_ok=True)
         (files.path / name).write_text("{}")
@@ -226,6 +230,7 @@ def test_a_tokenizer_or_a_template_that_is_not_there(
         export_tokenizer(files, tmp_path / "out", tokenizer, template)
 
 
+<<<<<<< HEAD
 def spm_metadata(prefix: bool) -> tuple[dict[str, Any], Tokenizer]:
     """GGUF metadata of a SentencePiece vocabulary, and the tokenizer that it was made from."""
     trained = SentencePieceBPETokenizer(add_prefix_space=prefix)
@@ -271,3 +276,26 @@ def test_sentencepiece_vocabularies(prefix: bool) -> None:
     assert ours.decode(rare.ids, skip_special_tokens=False).endswith("🦙<s>" + (" the" if prefix else "the"))
     silent = Tokenizer.from_str(json.dumps(tokenizer_from_gguf(metadata | {"tokenizer.ggml.add_bos_token": False})))
     assert silent.encode("the").tokens == trained.encode("the").tokens
+=======
+def test_a_slow_tokenizer_is_converted(tmp_path: Path) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "##s", "world"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "out").mkdir()
+    convert_slow_tokenizer(tmp_path, tmp_path / "out")
+    tokenizer = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    assert tokenizer.encode("Hellos world", add_special_tokens=False).ids == [5, 6, 7]
+    assert tokenizer.decode([5, 6, 7]) == "hellos world"
+
+
+def test_tekken_and_tiktoken_files_are_copied(tmp_path: Path) -> None:
+    from tests.unit.modelfiles.test_files import folder
+
+    files = resolve(str(folder(tmp_path)))
+    for name in ("tekken.json", "tiktoken.model"):
+        (files.path / name).write_text("{}")
+        export_tokenizer(files, tmp_path / name)
+        assert (tmp_path / name / name).is_file()
+        (files.path / name).unlink()
+>>>>>>> 4610d77 (Native formats of DeepSeek, Kimi, gpt-oss and Mistral; tekken, tiktoken, word pieces and slow tokenizers; a cache of encodings)

@@ -34,8 +34,8 @@ fn letters() -> Vec<String> {
         .collect()
 }
 
-/// Writes a model folder and loads it. `files` replace or join the standard ones; null leaves one out.
-pub fn model(files: &Value) -> Renderer {
+/// The tokenizer.json of the standard folder.
+pub fn tokenizer() -> Value {
     let vocab: Map<String, Value> = letters()
         .into_iter()
         .zip(0..)
@@ -44,14 +44,19 @@ pub fn model(files: &Value) -> Renderer {
     let added = [(BOS, "<s>"), (EOS, "</s>"), (TURN, "<turn>")].map(|(id, content)| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})
     });
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "added_tokens": added,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
+        "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": false, "ignore_merges": false},
+    })
+}
+
+/// Writes a model folder and loads it. `files` replace or join the standard ones; null leaves one out.
+pub fn model(files: &Value) -> Renderer {
     let mut all = json!({
-        "tokenizer.json": {
-            "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "added_tokens": added,
-            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
-            "post_processor": null,
-            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-            "model": {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": false, "ignore_merges": false},
-        },
+        "tokenizer.json": tokenizer(),
         "tokenizer_config.json": {"bos_token": "<s>", "eos_token": "</s>", "chat_template": TEMPLATE},
         "config.json": {},
     });
