@@ -230,7 +230,6 @@ def test_a_tokenizer_or_a_template_that_is_not_there(
         export_tokenizer(files, tmp_path / "out", tokenizer, template)
 
 
-<<<<<<< HEAD
 def spm_metadata(prefix: bool) -> tuple[dict[str, Any], Tokenizer]:
     """GGUF metadata of a SentencePiece vocabulary, and the tokenizer that it was made from."""
     trained = SentencePieceBPETokenizer(add_prefix_space=prefix)
@@ -276,7 +275,8 @@ def test_sentencepiece_vocabularies(prefix: bool) -> None:
     assert ours.decode(rare.ids, skip_special_tokens=False).endswith("🦙<s>" + (" the" if prefix else "the"))
     silent = Tokenizer.from_str(json.dumps(tokenizer_from_gguf(metadata | {"tokenizer.ggml.add_bos_token": False})))
     assert silent.encode("the").tokens == trained.encode("the").tokens
-=======
+
+
 def test_a_slow_tokenizer_is_converted(tmp_path: Path) -> None:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "##s", "world"]
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
@@ -298,4 +298,3 @@ def test_tekken_and_tiktoken_files_are_copied(tmp_path: Path) -> None:
         export_tokenizer(files, tmp_path / name)
         assert (tmp_path / name / name).is_file()
         (files.path / name).unlink()
->>>>>>> 4610d77 (Native formats of DeepSeek, Kimi, gpt-oss and Mistral; tekken, tiktoken, word pieces and slow tokenizers; a cache of encodings)
