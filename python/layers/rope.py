@@ -28,9 +28,12 @@ class RopeTable:
         angles = torch.arange(build.max_positions, dtype=torch.float32).unsqueeze(1) * turning  # [positions, R / 2]
         pad = torch.ones(build.max_positions, still)
         cos, sin = torch.cat((angles.cos() * scale, pad), dim=-1), torch.cat((angles.sin() * scale, 0 * pad), dim=-1)
+        if not len(turning):  # every position is alike
+            cos, sin = cos[:1], sin[:1]
+        shape = (build.max_positions, config.head_dim)
         # [positions, D] dtype each
-        self._cos = torch.cat((cos, cos), dim=-1).to(device=build.device, dtype=build.dtype)
-        self._sin = torch.cat((sin, sin), dim=-1).to(device=build.device, dtype=build.dtype)
+        self._cos = torch.cat((cos, cos), dim=-1).to(device=build.device, dtype=build.dtype).expand(shape)
+        self._sin = torch.cat((sin, sin), dim=-1).to(device=build.device, dtype=build.dtype).expand(shape)
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # [T] int64, not negative -> [T, D] dtype, twice
         return self._cos.index_select(0, positions), self._sin.index_select(0, positions)

@@ -60,7 +60,9 @@ class Decoder(Model):
         self.norm = self.final_norm()
         tied = self.embedding if config.tie_word_embeddings else None
         self.head = OutputHead(config.vocab_size, config.hidden_size, build, tied)
-        self._ropes = {rope: RopeTable(rope, build) for rope in dict.fromkeys(config.ropes)}
+        kinds = list(dict.fromkeys(config.ropes))
+        self._ropes = [RopeTable(rope, build) for rope in kinds]
+        self._rope_of = [kinds.index(rope) for rope in config.ropes]  # by layer
 
     @abstractmethod
     def block(self, layer: int) -> Block:
@@ -73,10 +75,10 @@ class Decoder(Model):
     def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [T, hidden] dtype
         x: Tensor = self.embedding(ids)  # [T, hidden] dtype; with the residual, the hidden states
         residual: Tensor | None = None  # [T, hidden] dtype
-        turns = {rope: table(batch.positions) for rope, table in self._ropes.items()}
+        turns = [table(batch.positions) for table in self._ropes]
         for layer, block in enumerate(self.blocks):
             batch.progress.layer = layer
-            cos, sin = turns[self._config.ropes[layer]]
+            cos, sin = turns[self._rope_of[layer]]
             x, residual = block(x, residual, cos, sin, batch)
         assert residual is not None
         return self.norm.add(x, residual)[0]
