@@ -15,7 +15,7 @@ from octavo.layers.batch import ForwardBatch
 from octavo.workers.transfer import upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -39,9 +39,9 @@ Ints = np.ndarray[Any, np.dtype[Any]]
 def decode_sizes(rows: int) -> tuple[int, ...]:
     """Return the sizes to record for steps of 1 … `rows` rows; the last may be greater.
 
-    Between 5 and 15 rows, 16 padded ones are as fast as any (docs/gpu.md).
+    Between 5 and 15 short rows, 16 padded ones are as fast as any (docs/gpu.md); 8 are for long ones, see `find`.
     """
-    sizes = [1, 2, 4, *range(16, 256, 8), *range(256, 512, 16), *range(512, rows + 32, 32)]
+    sizes = [1, 2, 4, 8, *range(16, 256, 8), *range(256, 512, 16), *range(512, rows + 32, 32)]
     first = next(index for index, size in enumerate(sizes) if size >= rows)
     return tuple(sizes[: first + 1])
 
@@ -106,9 +106,20 @@ class DecodeGraphs:
 
     def find(self, rows: int, longest: int) -> GraphKey | None:
         """Return the recording for a step, or None if none fits. `longest`: of the rows' tokens, with the step's."""
-        size = next((size for size in self._sizes if size >= rows), None)
         bound = next((bound for bound in self._classes if not bound or longest <= bound), None)
-        return None if size is None or bound is None else GraphKey(size, bound)
+        keys = (GraphKey(size, bound) for size in self._sizes if size >= rows and bound is not None)
+        return next((key for key in keys if key in self._recorded), None)
+
+    def _keys(self) -> Iterator[GraphKey]:
+        """Yield what is recorded, the largest first: it makes the pool that the others share.
+
+        Attention of long rows is split for the rows of its recording: with 8 of 16 there, half of the device would have
+        nothing to do. Products of 16 rows are the faster ones, which decides for short rows.
+        """
+        for rows in reversed(self._sizes):
+            for longest in self._classes:
+                if not (longest and 4 < rows < 16 and 16 in self._sizes):
+                    yield GraphKey(rows, longest)
 
     def replay(
         self, key: GraphKey, slots: Ints, seeds: Ints, temperatures: Ints
@@ -123,14 +134,11 @@ class DecodeGraphs:
         replay = self._parts.kernels.replay
         assert replay is not None
         started = time.monotonic()
-        # The largest first: it makes the pool that the others share.
-        for rows in reversed(self._sizes):
-            nobody = np.full(rows, -1, dtype=np.int64)
-            padding = _pack_control(rows, nobody, nobody, np.zeros(rows, dtype=np.float32))
+        for key in self._keys():
+            nobody = np.full(key.rows, -1, dtype=np.int64)
+            padding = _pack_control(key.rows, nobody, nobody, np.zeros(key.rows, dtype=np.float32))
             self._control[: len(padding)].copy_(upload(padding, self._parts.device))
-            for longest in self._classes:
-                key = GraphKey(rows, longest)
-                self._recorded[key] = replay.record(lambda key=key: self._body(key))  # type: ignore[misc]
+            self._recorded[key] = replay.record(lambda key=key: self._body(key))  # type: ignore[misc]
         _log.info("%d decode steps recorded in %.1f s", len(self._recorded), time.monotonic() - started)
 
     def _body(self, key: GraphKey) -> None:

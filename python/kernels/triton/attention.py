@@ -91,7 +91,8 @@ class TritonPrepared:
             return attend_fresh(q, *fresh, self._runs[0], scale).reshape(q.shape)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if step.num_decodes:
-            cut = decode_shape(q.shape[2], wide, rounded_rows(step.num_decodes) * self._heads, step.longest)
+            rows = rounded_rows(step.num_decodes, step.longest)
+            cut = decode_shape(q.shape[2], wide, rows * self._heads, step.longest)
             attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
         if fresh:
             for run in self._runs:

@@ -66,9 +66,12 @@ class DecodeShape:
         return best
 
 
-def rounded_rows(rows: int) -> int:
-    """Return a number of rows of which there are few: cuts of steps of any rows are then those of recorded steps."""
-    if rows <= 4:
+def rounded_rows(rows: int, longest: int) -> int:
+    """Return a number of rows of which there are few: cuts of steps of any rows are then those of recorded steps.
+
+    `longest`: as in DeviceStep.
+    """
+    if rows <= 4 or (rows <= 8 and not longest):
         return power_of_two(rows)
     step = 16 if rows <= 16 else 8 if rows <= 256 else 16 if rows <= 512 else 32
     return -(-rows // step) * step
@@ -264,7 +267,7 @@ def attend_decodes(
     heads, dim = cache.k.shape[1], q.shape[2]
     folded = q.shape[1] // heads * step.queries
     merge_m, block_d = power_of_two(folded), max(16, power_of_two(dim))
-    splits = shape.splits(rounded_rows(step.num_decodes), heads, num_processors(q.device), step.longest)
+    splits = shape.splits(rounded_rows(step.num_decodes, step.longest), heads, num_processors(q.device), step.longest)
     partial, stats = workspace.parts(merge_m * block_d)
     _decode_kernel[(step.num_decodes, heads, splits)](
         q,
