@@ -15,7 +15,7 @@ WHEELS := target/wheels
 # Sources that the two Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test test-oldest lint oracle build tools clean
+.PHONY: help demo test test-oldest chaos lint oracle build tools clean
 
 help:
 	@printf '%s\n' \
@@ -24,6 +24,7 @@ help:
 	  'make test-oldest  the parity tests with the oldest supported Transformers' \
 	  'make lint   formatting, lints and types' \
 	  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
+	  'make chaos  500 requests while workers and engine core are killed 20 times; under 10 minutes' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
 
@@ -83,6 +84,9 @@ $(OLDEST)/.environment: requirements.lock $(VENV)/.octavo
 test-oldest: build $(OLDEST)/.environment
 	$(OLDEST)/bin/python -c 'import transformers; assert transformers.__version__ == "$(OLDEST_TRANSFORMERS)"'
 	$(OLDEST)/bin/python -m pytest $(PARITY)
+
+chaos: build
+	@$(BIN)/python -m tests.chaos
 
 lint: build
 	@echo '== lint'

@@ -422,6 +422,13 @@ class ServeConfig:
     worker_timeout: float = _setting(
         300.0, _seconds, "Engine", "a worker without progress for so long is taken for hung and restarted", "SECONDS"
     )
+    process_timeout: float = _setting(
+        60.0,
+        _seconds,
+        "Server",
+        "an engine core or frontend that stands still for so long is taken for hung and restarted",
+        "SECONDS",
+    )
     max_restarts: int = _setting(
         5, _count(0), "Engine", "restarts of workers, or of an engine core, within ten minutes before giving up"
     )

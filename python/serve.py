@@ -154,6 +154,7 @@ class _Server:
     _up: set[str] = field(default_factory=set)
     _said_ready: bool = False
     _stopping: bool = False
+    _on_trial: bool = False  # the frontend tries requests that may have killed the engine core
 
     async def run(self) -> int:
         supervisor = Supervisor(
@@ -202,13 +203,21 @@ class _Server:
 
     def _process(self, name: str, argv: list[str], fds: tuple[int, ...]) -> ProcessActor[dict[str, Any]]:
         return ProcessActor(
-            ProcessSpec(name=name, argv=argv, pass_fds=fds),
+            ProcessSpec(
+                name=name,
+                argv=argv,
+                pass_fds=fds,
+                hang_timeout_s=self.config.process_timeout,
+                dump_signal=signal.SIGUSR1 if name == "engine" else None,
+            ),
             StdoutLink(),
             check_hello=_check_hello,
             on_message=lambda message: self._on_event(name, message),
         )
 
     def _on_event(self, name: str, message: dict[str, Any]) -> None:
+        if message["event"] == "trial":
+            self._on_trial = bool(message.get("active"))
         if message["event"] not in ("listening", "ready"):
             return
         self._up.add(name)
@@ -223,7 +232,8 @@ class _Server:
     def _on_exit(self, exit: ChildExit) -> Verdict | None:
         if isinstance(exit.error, ProcessDied) and exit.error.returncode in (_EXIT_FINAL, _EXIT_EXHAUSTED):
             return Verdict.GIVE_UP
-        return None
+        # What a trial costs is bounded by the trial.
+        return Verdict.RESTART_UNCOUNTED if exit.name == "engine" and self._on_trial else None
 
 
 def _reason(failure: ChildrenFailed) -> OctavoError:

@@ -216,7 +216,7 @@ class Supervisor:
         if count > limit.max_restarts:
             raise ChildrenFailed(
                 f"{self.name}: {count} failures in {limit.window_s:g} s, of which {limit.max_restarts} are allowed; "
-                f"the last: {_why(exit)}",
+                f"the last: {_first_line(_why(exit))}",  # each was logged with what the child had said
                 _causes(exit for _, exit in self._counted),
                 exhausted=True,
             ) from exit.error
@@ -309,6 +309,10 @@ def _why(exit: ChildExit) -> str:
     if isinstance(exit.error, ActorError):  # names the actor
         return exit.error.message
     return f"{exit.name} failed: {type(exit.error).__name__}: {exit.error}"
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].rstrip(" :;")
 
 
 def _causes(exits: Iterable[ChildExit]) -> list[Exception]:

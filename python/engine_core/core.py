@@ -38,6 +38,11 @@ class Core:
         s = self._scheduler
         return s.num_running + s.num_waiting + s.num_in_flight == 0
 
+    @property
+    def on_trial(self) -> bool:
+        """Whether all that is in flight is one request that may have crashed the workers before."""
+        return self._scheduler.on_trial
+
     def request_ids(self) -> list[int]:
         """Return the ids of all requests that are not finished."""
         return [request.id for request in self._scheduler.requests()]

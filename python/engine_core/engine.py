@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from array import array
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -17,10 +18,12 @@ from octavo.engine_core.core import Core
 from octavo.engine_core.frontend import FrontendEvent, FrontendGone
 from octavo.engine_core.grammar.desk import GrammarDesk, GrammarReady
 from octavo.engine_core.grammar.native import NativeGrammars
+from octavo.engine_core.journal import BASE_VERSION
 from octavo.engine_core.kv_plan import plan_kv
 from octavo.engine_core.sched.budget import SchedLimits
 from octavo.engine_core.worker_group import GroupDown, GroupEvent, GroupReady, GroupResult
 from octavo.errors import EngineError, ProtocolError, RequestError
+from octavo.faults import Faults
 from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo
 
 if TYPE_CHECKING:
@@ -72,12 +75,14 @@ class EngineCore(Actor[EngineMessage]):
         *,
         window: int = 1,
         num_drafts: int = 0,
+        weight_version: str = BASE_VERSION,
         on_ready: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
         grammars: Callable[[int], Grammars] | None = None,
     ) -> None:
         """Keep the arguments.
 
+        weight_version: what the workers must have loaded; older weights are never served under a newer version.
         on_ready: called whenever the workers have become ready. on_shutdown: when the frontend asks for the end by
         Control. grammars: makes what compiles grammars, from the width of the logits; by default from the tokenizer.
         """
@@ -86,6 +91,8 @@ class EngineCore(Actor[EngineMessage]):
         self._frontend = frontend
         self._window = window
         self._num_drafts = num_drafts
+        self._weight_version = weight_version
+        self._faults = Faults.find("engine")
         self._on_ready = on_ready
         self._on_shutdown = on_shutdown
         self._workers: Workers | None = None
@@ -118,12 +125,22 @@ class EngineCore(Actor[EngineMessage]):
 
         Raises ConfigError if the memory does not suffice, ProtocolError if restarted workers have other layers.
         """
+        if ready.weight_version != self._weight_version:
+            raise ProtocolError(
+                f"the workers loaded weights of version {ready.weight_version!r}, needed are those of "
+                f"{self._weight_version!r}"
+            )
         if self._plan is None or self._specs is None:
-            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts, self._kv_log)
+            version, log = self._weight_version, self._kv_log
+            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts, version, log)
             self._specs = ready
         elif self._specs.kv_specs != ready.kv_specs:
             raise ProtocolError(f"restarted workers have other layers: {ready.kv_specs}, {self._specs.kv_specs} before")
         return self._plan.allocate
+
+    def on_trial(self) -> bool:
+        """Tell whether all that the workers have is one request that may have crashed them before."""
+        return self._core is not None and self._core.on_trial
 
     async def compile(self) -> None:
         """Compile grammars in threads, for ever."""
@@ -177,6 +194,8 @@ class EngineCore(Actor[EngineMessage]):
         if self._up:
             # The masks of a deferred plan are computed here, while the workers run its forward.
             while (plan := core.sample_plan() or core.next_plan()) is not None:
+                if self._faults:
+                    self._faults.at(plan.step)
                 self._workers.send(plan)
         self._deliver_failed(core)
         if self._kv_log is not None:
@@ -224,6 +243,8 @@ class EngineCore(Actor[EngineMessage]):
                     self._wait_for_grammar(message)
                     return
                 matcher = compiled.start()
+            if self._faults:
+                self._faults.at(tokens=array("i", message.prompt + message.emitted))
             delta = self._core.add(message, matcher)
         except RequestError as error:
             self._frontend.reject(message, error.code, error.message, error.param)

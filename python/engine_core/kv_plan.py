@@ -14,6 +14,7 @@ from octavo.engine_core.cache.layout import (
     longest_context,
     size_groups,
 )
+from octavo.engine_core.journal import BASE_VERSION
 from octavo.errors import ConfigError
 from octavo.wire.worker import AllocateKv
 
@@ -38,7 +39,14 @@ class KvPlan:
     chunk_align: int  # tokens; where chunks end, so that states can be cached
 
 
-def plan_kv(config: EngineConfig, ready: Ready, window: int, num_drafts: int, log: KvEventLog | None = None) -> KvPlan:
+def plan_kv(
+    config: EngineConfig,
+    ready: Ready,
+    window: int,
+    num_drafts: int,
+    weight_version: str = BASE_VERSION,
+    log: KvEventLog | None = None,
+) -> KvPlan:
     """Divide `config.kv_cache_bytes` of each rank, or what a GPU has left, among the groups of `ready`'s layers.
 
     Raises ConfigError if there is not so much memory, or if the pools hold less than --max-model-len.
@@ -47,7 +55,7 @@ def plan_kv(config: EngineConfig, ready: Ready, window: int, num_drafts: int, lo
     groups = group_layers(ready.kv_specs, block_tokens_by_kind(config.block_size))
     flight = Flight(window, window * config.max_num_batched_tokens, window * (1 + num_drafts))
     sizes = size_groups(groups, kv_bytes, config.max_num_seqs, flight)
-    base = Base(config.model, config.dtype) if config.enable_prefix_caching else None
+    base = Base(config.model, config.dtype, weight_version) if config.enable_prefix_caching else None
     cache = build_cache(groups, sizes, flight, base, log)
     main = next((number for number, group in enumerate(groups) if group.kind == "full"), 0)
     return KvPlan(

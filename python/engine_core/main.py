@@ -13,8 +13,9 @@ import msgspec
 import zmq
 
 from octavo import log
-from octavo.actors.child import report, watch_parent
+from octavo.actors.child import register_dump, report, watch_parent
 from octavo.actors.errors import ChildrenFailed
+from octavo.actors.pulse import beat
 from octavo.config import EngineConfig
 from octavo.engine_core.frontend_link import FrontendLink
 from octavo.engine_core.running import only_error, run_core
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--body", help="module:Class of another worker body, for tests")
     args = parser.parse_args(argv)
     watch_parent()
+    register_dump()
     config = msgspec.json.decode(args.config.read_bytes(), type=EngineConfig)
     log.setup("engine", config.log_level)
     report("started")
@@ -68,6 +70,7 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
     with zmq.Context[zmq.Socket[bytes]]() as context:
         link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank)
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(beat)
             tasks.start_soon(link.run)
             await run_core(
                 config,

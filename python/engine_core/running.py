@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
 from octavo.actors.errors import ChildrenFailed
 from octavo.engine_core.engine import EngineCore
+from octavo.engine_core.journal import Journal
 from octavo.engine_core.kv_publisher import KvPublisher
 from octavo.engine_core.worker_group import FINAL, WorkerGroup
 
@@ -42,8 +44,24 @@ async def run_core(
     # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
     window = config.plans_in_flight or (1 if config.device == "cpu" else 2)
     publisher = KvPublisher.bind(context, config.kv_events, config.rank) if config.kv_events is not None else None
-    engine = EngineCore(config, frontend, window=window, on_ready=on_ready, on_shutdown=lambda: group.stop())
-    group = WorkerGroup(config, context, engine.layout, engine.group_event, body=body)
+    weights = Journal(Path(config.run_dir) / "journal.jsonl").weight_version
+    engine = EngineCore(
+        config,
+        frontend,
+        window=window,
+        weight_version=weights,
+        on_ready=on_ready,
+        on_shutdown=lambda: group.stop(),
+    )
+    group = WorkerGroup(
+        config,
+        context,
+        engine.layout,
+        engine.group_event,
+        on_trial=engine.on_trial,
+        weight_version=weights,
+        body=body,
+    )
     engine.attach(group)
     on_start(group.stop)
     if publisher is not None:

@@ -18,6 +18,7 @@ from octavo.actors.errors import ActorDead, ChildrenFailed, ProcessHung, SendFul
 from octavo.actors.link import ZmqLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Strategy, Supervisor, Verdict
+from octavo.engine_core.journal import BASE_VERSION
 from octavo.errors import ConfigError, ModelError, ProtocolError, WorkerError
 from octavo.wire.codec import Codec
 from octavo.wire.version import VERSION
@@ -93,12 +94,17 @@ class WorkerGroup:
         layout: Callable[[Ready], AllocateKv],
         on_event: Callable[[GroupEvent], None],
         *,
+        on_trial: Callable[[], bool] = lambda: False,
+        weight_version: str = BASE_VERSION,
         body: str | None = None,
     ) -> None:
         """Keep the arguments.
 
         layout: says how to allocate KV, from what the ranks report, which is the same for all; may raise ConfigError.
         on_event: called in order; must not wait.
+        on_trial: tells whether a request that may have crashed the workers is being tried alone. That it crashes them
+        again is bounded by the trial and does not count toward the restarts.
+        weight_version: what the workers must have loaded.
         body: "module:Class" of another worker body, for tests.
         """
         self.name = "workers"
@@ -106,6 +112,8 @@ class WorkerGroup:
         self._context = context
         self._layout = layout
         self._on_event = on_event
+        self._on_trial = on_trial
+        self._weight_version = weight_version
         self._body = body
         self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
@@ -221,6 +229,7 @@ class WorkerGroup:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             threads=config.threads,
+            weight_version=self._weight_version,
             graph_sizes=config.graph_sizes,
             memory_utilization=config.gpu_memory_utilization if config.kv_cache_bytes is None else 0.0,
         )
@@ -253,8 +262,9 @@ class WorkerGroup:
         if isinstance(exit.error, FINAL):
             return Verdict.GIVE_UP
         _log.error("%s", message)
+        on_trial = self._on_trial()  # before the engine hears of it
         self._on_event(GroupDown(kind, message))
-        return None
+        return Verdict.RESTART_UNCOUNTED if on_trial else None
 
 
 def _check_hello(message: WorkerToCore, rank: int, incarnation: int) -> None:

@@ -63,6 +63,7 @@ class Init(Message, frozen=True):
     graph_sizes: tuple[int, ...] | None = None  # of recorded steps; None: a table that fits; (): none
     hf_overrides: str = ""  # a JSON object: keys of the model's config to replace
     memory_utilization: float = 0.0  # share of a GPU that may be used; 0: it is not to be found out what is left
+    weight_version: str = "0"  # what must be loaded; "0": the checkpoint as it is
 
 
 class KvTensor(Record, frozen=True):
@@ -96,6 +97,7 @@ class Ready(Message, frozen=True):
     total_bytes: int = 0  # of a GPU whose memory was profiled, as the next two
     step_bytes: int = 0  # most that a step takes
     kv_bytes: int = 0  # what is left for the KV cache; negative: so much is missing
+    weight_version: str = "0"  # of the weights that were loaded
 
 
 class KvGroupAlloc(Record, frozen=True):

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, cast
 from octavo import log
 from octavo.actors.child import Parent, register_dump, watch_parent
 from octavo.errors import ConfigError, OctavoError
+from octavo.faults import Faults
 from octavo.wire.codec import Codec
 from octavo.wire.version import VERSION
 from octavo.wire.worker import WorkerHello, WorkerToCore
 from octavo.workers.device_loop import DeviceLoop
+from octavo.workers.faulty import FaultyBody
 from octavo.workers.heartbeat import HeartbeatThread
 from octavo.workers.threads import choose_threads, set_environment
 
@@ -82,6 +84,8 @@ def _body_maker(target: str, heartbeat: HeartbeatThread) -> Callable[[Init], Wor
         _log.debug("imports took %.2f s; %d threads", time.monotonic() - started, threads)
         # What the imports made lives as long as the process: the collector need not look at it again.
         gc.freeze()
+        if faults := Faults.find("worker", init.rank):
+            body = FaultyBody(body, faults)
         heartbeat.follow(body.progress)
         return body
 

@@ -22,7 +22,7 @@ MAX_FUNCTION_LINES = 60
 MAX_TRITON_KERNEL_LINES = 150
 
 #: What each Python package may import of octavo; a package may always import itself.
-_BASE = {"errors", "log", "wire", "version"}
+_BASE = {"errors", "faults", "log", "wire", "version"}
 PYTHON_DIRECTION: dict[str, set[str]] = {
     "wire": {"errors", "__init__"},
     "actors": _BASE,

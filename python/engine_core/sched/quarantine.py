@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from octavo.engine_core.sched.draft import StepDraft
     from octavo.engine_core.sched.state import SchedState
 
-__all__ = ["MAX_CRASHES_ALONE", "note_crash", "run_suspect"]
+__all__ = ["MAX_CRASHES_ALONE", "note_crash", "on_trial", "run_suspect"]
 
 #: A request that was alone in flight in so many crashes, without progress between them, is at fault.
 MAX_CRASHES_ALONE = 2
@@ -28,6 +28,12 @@ def note_crash(state: SchedState) -> None:
         request.crashed(alone=len(hit) == 1)
         if request.suspect:
             state.suspects[request.id] = request
+
+
+def on_trial(state: SchedState) -> bool:
+    """Tell whether a suspect is alone in flight: if it crashes the workers now, that is counted against it."""
+    rows = [row for flight in state.in_flight for row in (*flight.steady, *flight.rows)]
+    return len({row.request.id for row in rows}) == 1 and rows[0].request.suspect
 
 
 def run_suspect(state: SchedState, draft: StepDraft) -> bool:

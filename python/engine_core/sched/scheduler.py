@@ -10,7 +10,7 @@ from octavo.engine_core.sched.admission import admit_waiting
 from octavo.engine_core.sched.draft import StepDraft
 from octavo.engine_core.sched.fairness import top_up
 from octavo.engine_core.sched.masking import deferred, sample_plan
-from octavo.engine_core.sched.quarantine import MAX_CRASHES_ALONE, note_crash, run_suspect
+from octavo.engine_core.sched.quarantine import MAX_CRASHES_ALONE, note_crash, on_trial, run_suspect
 from octavo.engine_core.sched.running import continue_running
 from octavo.engine_core.sched.state import InFlight, SchedState
 from octavo.engine_core.sched.steady import complete_steady, settle
@@ -81,6 +81,11 @@ class Scheduler:
     def num_in_flight(self) -> int:
         """Plans without a result."""
         return len(self._state.in_flight)
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether all that is in flight is one request that may have crashed the workers before."""
+        return on_trial(self._state)
 
     def get(self, request_id: int) -> Request | None:
         """Return a request that is not finished."""

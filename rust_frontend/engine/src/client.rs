@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use octavo_transport::{Transport, TransportError, ZmqRouter};
 use octavo_wire::Tokens;
 use octavo_wire::frontend::{AddRequest, EngineInfo, Stats};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::{Command, Driver};
 use crate::link::Link;
@@ -66,6 +66,13 @@ impl EngineClient {
     #[must_use]
     pub fn engine_restarts(&self) -> u64 {
         self.status.restarts()
+    }
+
+    /// Whether requests that may have killed engine cores are being tried now, group by group: a core that dies then tells
+    /// of the requests, not of itself.
+    #[must_use]
+    pub fn trial(&self) -> watch::Receiver<bool> {
+        self.status.trial()
     }
 
     /// Takes no more requests, waits at most `grace` for the open ones, ends the rest, and waits (at most a second more)

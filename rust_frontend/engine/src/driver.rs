@@ -130,6 +130,7 @@ impl<T: Transport> Driver<T> {
             self.command(command);
         }
         self.update_ready();
+        self.status.set_trial(self.registry.on_trial());
         self.flush().await;
         self.close().await
     }

@@ -49,6 +49,11 @@ impl Registry {
         self.open.len()
     }
 
+    /// Whether requests that may have killed cores are being tried, group by group.
+    pub(crate) fn on_trial(&self) -> bool {
+        self.suspects.active()
+    }
+
     pub(crate) fn add(&mut self, request: AddRequest, sender: StepSender, now: Duration) {
         let id = request.id;
         self.queued.insert(id);

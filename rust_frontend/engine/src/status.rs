@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use octavo_wire::frontend::{EngineInfo, Stats};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// Written by the client's task, read by routes.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Status {
     closing: AtomicBool,
     open: AtomicUsize,
     restarts: AtomicU64,
+    trial: watch::Sender<bool>,
 }
 
 impl Status {
@@ -28,6 +30,7 @@ impl Status {
             closing: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             restarts: AtomicU64::new(0),
+            trial: watch::Sender::new(false),
         }
     }
 
@@ -90,6 +93,15 @@ impl Status {
 
     pub(crate) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn trial(&self) -> watch::Receiver<bool> {
+        self.trial.subscribe()
+    }
+
+    pub(crate) fn set_trial(&self, active: bool) {
+        self.trial
+            .send_if_modified(|now| std::mem::replace(now, active) != active);
     }
 
     pub(crate) fn restarted(&self) {

@@ -23,6 +23,11 @@ pub(crate) struct Suspects {
 }
 
 impl Suspects {
+    /// Whether there is a trial.
+    pub(crate) fn active(&self) -> bool {
+        !self.current.is_empty()
+    }
+
     /// Whether a request may be in flight now.
     pub(crate) fn admits(&self, id: u64) -> bool {
         self.current.is_empty() || self.current.contains(&id)

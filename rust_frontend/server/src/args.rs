@@ -40,7 +40,8 @@ Fields of the configuration (octavo.config.FrontendConfig):
 
 Life:
   stdin     must be a pipe that the parent holds open; at its end the program leaves at once
-  stdout    one JSON line, {\"event\":\"listening\",...}, when requests are answered
+  stdout    JSON lines: {\"event\":\"listening\",...} when requests are answered, then a
+            \"pulse\" each second
   stderr    the log
   SIGTERM   takes no more requests, lets running ones finish for shutdown_timeout_s, ends the
             rest with an error that clients can read, and leaves; a second one: leaves at once

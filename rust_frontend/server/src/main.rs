@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod events;
 mod failure;
 mod process;
 mod run;

@@ -1,6 +1,5 @@
 //! Puts the parts together and keeps them until the end.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use octavo_telemetry::Metrics;
 use serde_json::json;
 
 use crate::config::Config;
+use crate::events::{beat, report, report_trials};
 use crate::failure::Failure;
 use crate::process;
 
@@ -44,6 +44,8 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
     tokio::spawn(signals.obey(shutdown.clone()));
     tokio::spawn(keys.watch());
     announce(&listener);
+    beat().map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
+    tokio::spawn(report_trials(client.trial()));
     let served = serve(listener, app.into_router(), &settings, &shutdown, patience).await;
     // What still runs was told to end; the engine must know before this process goes.
     client.shutdown(Duration::ZERO).await;
@@ -102,13 +104,6 @@ async fn connect(config: &Config) -> Result<Arc<EngineClient>, Failure> {
 
 /// Tells the supervisor that connections are answered from now on.
 fn announce(listener: &Listener) {
-    let event = json!({
-        "event": "listening",
-        "version": octavo_wire::VERSION,
-        "pid": std::process::id(),
-        "address": listener.address().to_string(),
-    });
-    // Nobody has to read it: by hand, stdout may be closed.
-    let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{event}").and_then(|()| stdout.flush());
+    let fields = json!({"pid": std::process::id(), "address": listener.address().to_string()});
+    report("listening", fields);
 }
