@@ -56,6 +56,8 @@ def library_config(model: str, given: Mapping[str, Any]) -> ServeConfig:
 
 
 def _words(value: Any) -> str | list[str]:
+    if isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
     return [str(one) for one in value] if isinstance(value, list | tuple) else str(value)
 
 

@@ -221,3 +221,10 @@ def test_a_forked_process_leaves_its_parents_engine_alone() -> None:
     assert closed == []
     _close(os.getpid(), stack)
     assert closed == ["closed"]
+
+
+def test_overrides_may_be_a_dictionary() -> None:
+    given = {"hf_overrides": {"max_position_embeddings": 64}, "revision": "v2", "trust_remote_code": True}
+    config = library_config("org/name", given)
+    assert config.hf_overrides == '{"max_position_embeddings":64}'
+    assert (config.revision, config.trust_remote_code) == ("v2", True)
