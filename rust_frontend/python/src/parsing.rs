@@ -42,7 +42,9 @@ pub(crate) struct PyParser {
 impl PyParser {
     #[new]
     #[pyo3(signature = (tool=None, reasoning=None, tools=None, start=None, tool_choice=None, *, parallel=true,
-        format_files=Vec::new(), renderer=None))]
+        format_files=Vec::new(), renderer=None),
+        text_signature = "(tool=None, reasoning=None, tools=None, start=None, tool_choice='auto', *, parallel=True, \
+        format_files=(), renderer=None)")]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         tool: Option<PyBackedStr>,
@@ -113,7 +115,9 @@ impl PyParser {
 /// Parses a whole text.
 #[pyfunction]
 #[pyo3(signature = (text, tool=None, reasoning=None, tools=None, start=None, tool_choice=None, *, parallel=true,
-    format_files=Vec::new(), renderer=None, finish="stop"))]
+    format_files=Vec::new(), renderer=None, finish="stop"),
+    text_signature = "(text, tool=None, reasoning=None, tools=None, start=None, tool_choice='auto', *, parallel=True, \
+    format_files=(), renderer=None, finish='stop')")]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub(crate) fn parse(
     py: Python<'_>,

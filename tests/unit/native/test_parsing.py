@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from pathlib import Path
@@ -108,6 +109,13 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     wrong.write_text('name = "mine"\ncolour = 1\n')
     with pytest.raises(ValueError, match=r"wrong\.toml:2.*colour"):
         Parser("mine", format_files=[wrong])
+
+
+def test_signatures_are_those_of_the_documentation() -> None:
+    shared = "tool=None, reasoning=None, tools=None, start=None, tool_choice='auto', *"
+    shared += ", parallel=True, format_files=(), renderer=None"
+    assert str(inspect.signature(Parser)) == f"({shared})"
+    assert str(inspect.signature(parse)) == f"(text, {shared}, finish='stop')"
 
 
 def test_every_name_makes_a_parser() -> None:
