@@ -41,8 +41,12 @@ class KvTables:
     def take_diffs(self) -> list[tuple[int, int, bytes]]:
         """Return (group, first index, packed ids) of what the workers do not know yet, and take it for known."""
         self.dirty = False
-        diffs = [(group, table.take_diff()) for group, table in enumerate(self.tables)]
-        return [(group, *diff) for group, diff in diffs if diff is not None]
+        diffs = []
+        for group, table in enumerate(self.tables):
+            diff = table.take_diff()
+            if diff is not None:
+                diffs.append((group, *diff))
+        return diffs
 
 
 class KvCache:
@@ -121,10 +125,10 @@ class KvCache:
 
     def extend(self, tables: KvTables, span: Span) -> bool:
         """Allocate what a row needs. Returns False, and changes nothing, if some group has too few free blocks."""
-        pairs = list(zip(self.groups, tables.tables, strict=True))
-        if any(group.blocks_needed(table, span) > group.pool.num_free for group, table in pairs):
-            return False
-        for group, table in pairs:
+        for group, table in zip(self.groups, tables.tables, strict=True):
+            if group.blocks_needed(table, span) > group.pool.num_free:
+                return False
+        for group, table in zip(self.groups, tables.tables, strict=True):
             group.extend(table, span)
         tables.dirty = True
         self._refresh(tables)
@@ -211,9 +215,12 @@ class KvCache:
             group.pool.check(mine)
 
     def _refresh(self, tables: KvTables) -> KvTables:
-        pairs = list(zip(self.groups, tables.tables, strict=True))
-        tables.covered = min(group.covered(table) for group, table in pairs)
-        skips = min(group.next_skip(table) for group, table in pairs)
-        seals = min((t.sealed + 1) * g.block_tokens for g, t in pairs) if self.caching and tables.sealing else NEVER
-        tables.next_event = min(skips, seals)
+        covered = event = NEVER
+        sealing = self.caching and tables.sealing
+        for group, table in zip(self.groups, tables.tables, strict=True):
+            covered = min(covered, group.covered(table))
+            event = min(event, group.next_skip(table))
+            if sealing:
+                event = min(event, (table.sealed + 1) * group.block_tokens)
+        tables.covered, tables.next_event = covered, event
         return tables
