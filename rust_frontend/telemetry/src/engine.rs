@@ -35,11 +35,6 @@ struct KindLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SleepLabels {
-    sleep_state: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CacheLabels {
     block_size: u64,
     cache_dtype: String,
@@ -56,7 +51,6 @@ pub(crate) struct EngineMetrics {
     kv_usage: Gauge<f64, AtomicU64>,
     kv_cached: Gauge<f64, AtomicU64>,
     cache_config: Family<CacheLabels, Gauge>,
-    sleep_state: Family<SleepLabels, Gauge>,
     prefix_queries: Counter,
     prefix_hits: Counter,
     preemptions: Counter,
@@ -83,11 +77,6 @@ impl EngineMetrics {
             "What the engine core spends on one step: to plan it and to apply its result",
             self.scheduler_seconds.clone(),
         );
-        // Nothing sleeps.
-        for (state, value) in [("awake", 1), ("weights_offloaded", 0), ("discard_all", 0)] {
-            let labels = SleepLabels { sleep_state: state };
-            self.sleep_state.get_or_create(&labels).set(value);
-        }
     }
 
     fn register_gauges(&self, registry: &mut Registry) {
@@ -125,11 +114,6 @@ impl EngineMetrics {
             "octavo:cache_config_info",
             "How the KV cache is set up",
             self.cache_config.clone(),
-        );
-        registry.register(
-            "octavo:engine_sleep_state",
-            "Whether the engine is in this state",
-            self.sleep_state.clone(),
         );
     }
 

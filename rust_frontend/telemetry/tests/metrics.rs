@@ -110,7 +110,6 @@ fn engine_figures_come_from_the_stats() {
         30.0
     );
     assert_eq!(labelled("step_rows_by_kind_total", "kind=\"prefill\""), 4.0);
-    assert_eq!(labelled("engine_sleep_state", "sleep_state=\"awake\""), 1.0);
     let config = "block_size=\"16\",cache_dtype=\"bfloat16\",enable_prefix_caching=\"True\",num_gpu_blocks=\"100\"";
     assert_eq!(labelled("cache_config_info", config), 1.0);
     assert_eq!(plain(&text, "iteration_tokens_total_sum"), 80.0);
