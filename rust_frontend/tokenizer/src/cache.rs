@@ -185,7 +185,7 @@ mod tests {
         let chunks: Vec<_> = cache().chunks(&turn.repeat(5)).collect();
         assert_eq!(chunks, [0..1210, 1210..2420, 2420..3025]);
         let other = format!("{}<end>>{}<pad>", "a".repeat(2000), "b".repeat(2000));
-        assert_eq!(cache().chunks(&other).collect::<Vec<_>>(), [0..other.len()]);
+        assert!(cache().chunks(&other).eq(std::iter::once(0..other.len())));
         assert_eq!(cache().chunks("").count(), 0);
     }
 
