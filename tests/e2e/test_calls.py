@@ -226,7 +226,7 @@ def test_auto_finds_the_family_and_says_why(programs: Programs, tmp_path: Path) 
         OpenAI(base_url=f"http://127.0.0.1:{stack.port}/v1", api_key="none", max_retries=0) as client,
     ):
         messages: Any = [{"role": "user", "content": "hi"}]
-        with pytest.raises(BadRequestError, match="auto found no format .* --format-file"):
+        with pytest.raises(BadRequestError, match=r"auto found no format .* --format-file"):
             client.chat.completions.create(model="mock", messages=messages, tools=TOOLS)
         log = (stack.folder / "frontend.log").read_text(encoding="utf-8")
     assert "tool call parser auto: the model's chat template and tokens match no known format" in log

@@ -46,13 +46,14 @@ def write_gguf(
     tensors: dict[str, tuple[np.ndarray[Any, Any], str]],
     arch: str = "llama",
 ) -> Path:
-    """Write `tensors` (fp32 arrays and the GGUF type to store each in) and `metadata` to `path`."""
+    """Write `tensors` (fp32 arrays, or blocks as uint8, and the GGUF type of each) and `metadata` to `path`."""
     writer = GGUFWriter(path, arch)
     for key, value in metadata.items():
         _add(writer, key, value)
     for name, (array, kind) in tensors.items():
         quantisation = GGMLQuantizationType[kind]
-        data = quantize(np.ascontiguousarray(array, dtype=np.float32), quantisation)
+        blocks = array.dtype == np.uint8
+        data = array if blocks else quantize(np.ascontiguousarray(array, dtype=np.float32), quantisation)
         writer.add_tensor(name, data, raw_dtype=quantisation)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
