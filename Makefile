@@ -12,7 +12,7 @@ UV := $(BIN)/uv pip install --python $(BIN)/python
 CARGO ?= cargo
 CC ?= cc
 WHEELS := target/wheels
-# Sources that the two Rust distributions are made of.
+# Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
 .PHONY: help demo test test-oldest chaos lint oracle build tools clean
@@ -43,10 +43,11 @@ $(VENV)/.environment: pyproject.toml requirements.lock | tools
 	@touch $@
 
 $(VENV)/.native: $(RUST) $(VENV)/.environment
-	@echo '== build: octavo-native and octavo-frontend (about 200 crates the first time)'
+	@echo '== build: octavo-native, octavo-frontend and octavo-renderer (about 200 crates the first time)'
 	rm -rf $(WHEELS)
 	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/python/Cargo.toml
 	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/server/Cargo.toml
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/renderer/Cargo.toml
 	$(UV) --quiet --no-deps --reinstall $(WHEELS)/*.whl
 	@touch $@
 

@@ -46,6 +46,7 @@ RUST_LAYERS: tuple[tuple[str, ...], ...] = (
     ("render",),
     ("engine",),
     ("edge",),
+    ("render-http",),
     ("http", "grpc"),
     ("server", "renderer", "mock", "python"),
 )
@@ -197,11 +198,28 @@ def test_leaf_crates_are_synchronous() -> None:
     assert not {name: found for name, found in wrong.items() if found}
 
 
+def test_the_renderer_has_no_engine() -> None:
+    crates = _crates()
+    reached, open_ = set(), ["renderer"]
+    while open_:
+        name = open_.pop()
+        if name not in reached:
+            reached.add(name)
+            open_ += sorted(crates[name]["own"])
+    assert "render" in reached
+    assert not reached & {"engine", "transport", "http", "mock", "python", "server"}
+    other = {name for crate in reached for name in crates[crate]["other"]}
+    assert not other & {"zeromq", "pyo3"}
+
+
 def test_all_distributions_carry_one_version() -> None:
     from octavo import __version__
 
     assert tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"] == __version__
-    for path in ("pyproject.toml", "rust_frontend/python/pyproject.toml", "rust_frontend/server/pyproject.toml"):
+    for path in (
+        "pyproject.toml",
+        *(f"rust_frontend/{name}/pyproject.toml" for name in ("python", "server", "renderer")),
+    ):
         project = tomllib.loads((ROOT / path).read_text())["project"]
         assert project["version"] == __version__, path
     depends = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]

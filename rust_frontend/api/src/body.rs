@@ -14,6 +14,12 @@ pub struct Body {
     pub(crate) fields: Map<String, Value>,
 }
 
+impl From<Map<String, Value>> for Body {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self { fields }
+    }
+}
+
 impl Body {
     /// Reads the bytes of a request.
     ///
@@ -35,6 +41,20 @@ impl Body {
             }
             Err(error) => Err(ApiError::malformed(syntax(bytes, &error))),
         }
+    }
+
+    /// Whether a field is there and not null.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.get(name).is_some_and(|value| !value.is_null())
+    }
+
+    /// Takes a string out of the body.
+    ///
+    /// # Errors
+    /// 400 when the field is no string.
+    pub fn take_string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        field::string(&mut self.fields, name)
     }
 
     /// The model that the request names; `None` where it names none.

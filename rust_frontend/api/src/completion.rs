@@ -13,6 +13,9 @@ use crate::unsupported::{self, Route};
 /// Output tokens where the client names no number, as in OpenAI's API.
 const DEFAULT_MAX_TOKENS: usize = 16;
 
+/// Most prompts of a request that may hold several, as in vLLM.
+const MAX_PROMPTS: usize = 1024;
+
 /// What to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
@@ -68,6 +71,41 @@ impl CompletionRequest {
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
         })
+    }
+}
+
+impl CompletionRequest {
+    /// Checks a body whose `prompt` may be a list of prompts. Returns one request for each, in order.
+    ///
+    /// # Errors
+    /// As [`Self::from_body`]; more prompts than a request may hold.
+    pub fn batch(mut body: Body) -> Result<Vec<Self>, ApiError> {
+        let several = |items: &Vec<Value>| {
+            items.len() > 1 && matches!(items[0], Value::String(_) | Value::Array(_))
+        };
+        let mut rest = match body.fields.get_mut("prompt") {
+            Some(Value::Array(items)) if several(items) => items.split_off(1),
+            _ => Vec::new(),
+        };
+        if rest.len() >= MAX_PROMPTS {
+            let message = format!(
+                "'prompt' may hold {MAX_PROMPTS} prompts; got {}.",
+                rest.len() + 1
+            );
+            return Err(ApiError::invalid("prompt", message));
+        }
+        let first = Self::from_body(body)?;
+        let mut requests = Vec::with_capacity(rest.len() + 1);
+        for (index, item) in rest.drain(..).enumerate() {
+            let mut fields = Map::new();
+            fields.insert("prompt".to_owned(), item);
+            requests.push(Self {
+                prompt: prompt(&mut fields).map_err(|error| error.entry("prompt", index + 1))?,
+                ..first.clone()
+            });
+        }
+        requests.insert(0, first);
+        Ok(requests)
     }
 }
 

@@ -228,6 +228,28 @@ impl ApiError {
         self
     }
 
+    /// Says that the field at fault stands in the field `outer`.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        let param = match &self.param {
+            Some(param) => format!("{outer}.{param}"),
+            None => outer.to_owned(),
+        };
+        self.on(param)
+    }
+
+    /// Says which of several values of the field `name` is at fault.
+    #[must_use]
+    pub fn entry(self, name: &str, index: usize) -> Self {
+        match self.param.as_deref() {
+            Some(param) if param == name => {
+                let param = format!("{name}.{index}");
+                self.on(param)
+            }
+            _ => self,
+        }
+    }
+
     /// The HTTP status.
     pub fn status(&self) -> u16 {
         self.kind.status()

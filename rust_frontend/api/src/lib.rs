@@ -9,14 +9,18 @@ mod body;
 mod calls;
 mod chat;
 mod completion;
+mod derender;
 mod error;
 mod field;
+mod generate;
 mod message;
 mod models;
 mod reasoning;
+mod render;
 mod response;
 mod sampling;
 mod scheduling;
+mod tokenize;
 mod tools;
 mod unsupported;
 
@@ -24,10 +28,18 @@ pub use body::Body;
 pub use calls::{FunctionCall, FunctionDelta, ToolCall, ToolCallDelta};
 pub use chat::{ChatRequest, TemplateFields};
 pub use completion::{CompletionRequest, Prompt};
+pub use derender::{
+    ChoiceState, DerenderInput, DerenderRequest, Generated, GeneratedChoice, PromptHint,
+    StreamState,
+};
 pub use error::{ApiError, ErrorBody, ErrorKind, ErrorObject};
+pub use generate::{
+    GenerateChoice, GenerateRequest, GenerateResponse, RenderedRequest, StreamOptions,
+};
 pub use message::{Content, Message};
-pub use models::{ModelCard, ModelList};
+pub use models::{ModelCard, ModelList, served_name};
 pub use reasoning::{ReasoningField, ReasoningFields};
+pub use render::RenderFields;
 pub use response::{
     AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatDelta,
     Completion, CompletionChoice, CompletionTokensDetails, FinishReason, Logprobs,
@@ -35,4 +47,7 @@ pub use response::{
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;
+pub use tokenize::{
+    DetokenizeRequest, DetokenizeResponse, TokenizeInput, TokenizeRequest, TokenizeResponse,
+};
 pub use tools::{ToolChoice, ToolFields};

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::ApiError;
+
 /// The list of served models.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelList {
@@ -40,5 +42,17 @@ impl ModelList {
             object: "list".to_owned(),
             data: names.iter().map(card).collect(),
         }
+    }
+}
+
+/// The name under which an answer goes out: the one asked for, or the main one, which is the first.
+///
+/// # Errors
+/// 404 for a name that is not served.
+pub fn served_name(names: &[String], asked: Option<&str>) -> Result<String, ApiError> {
+    match asked {
+        Some(asked) if names.iter().any(|name| name == asked) => Ok(asked.to_owned()),
+        Some(asked) => Err(ApiError::model_not_found(asked, names)),
+        None => Ok(names.first().cloned().unwrap_or_default()),
     }
 }

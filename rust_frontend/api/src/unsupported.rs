@@ -13,6 +13,8 @@ use crate::field::shown;
 pub(crate) enum Route {
     Chat,
     Completion,
+    /// `/inference/v1/generate`, less its sampling parameters.
+    Generate,
 }
 
 /// Which routes define a field.
@@ -21,6 +23,7 @@ enum On {
     Both,
     Chat,
     Completion,
+    Generate,
 }
 
 /// Values, besides null, that ask for nothing.
@@ -116,15 +119,22 @@ const ROWS: &[Row] = &[
         On::Both,
         Neutral::Bool(false),
     ),
+    Row("features", On::Generate, Neutral::Null),
+    Row("content_parts", On::Generate, Neutral::Empty),
+    Row("output_mode", On::Generate, Neutral::Word(&["tokens"])),
+    Row("return_token_ids", On::Generate, Neutral::Bool(false)),
+    Row("kv_transfer_params", On::Generate, Neutral::Empty),
+    Row("ec_transfer_params", On::Generate, Neutral::Empty),
 ];
 
 /// Refuses the first field that asks for something octavo does not do.
 pub(crate) fn refuse(route: Route, fields: &Map<String, Value>) -> Result<(), ApiError> {
     for Row(name, on, neutral) in ROWS {
         let defined = match on {
-            On::Both => true,
+            On::Both => route != Route::Generate,
             On::Chat => route == Route::Chat,
             On::Completion => route == Route::Completion,
+            On::Generate => route == Route::Generate,
         };
         let Some(value) = lookup(fields, name).filter(|_| defined) else {
             continue;

@@ -1,4 +1,4 @@
-//! The HTTP edge: an accept loop of our own, limits, request bodies, request ids, refusals, the orderly end.
+//! The HTTP edge: an accept loop of our own, TLS, limits, request bodies, request ids, refusals, the orderly end.
 //!
 //! Charter: nothing that a client sends or leaves undone may stop the server, hold up others or take unbounded memory.
 //! No route lives here; the crates above bring a router and hand it to [`serve`].
@@ -18,6 +18,7 @@ mod settings;
 mod shutdown;
 mod signals;
 mod stall;
+mod tls;
 
 pub use authorize::{Access, AccessTable, authorized};
 pub use body::{BodyReader, JsonBody};
@@ -33,3 +34,4 @@ pub use server::serve;
 pub use settings::{Settings, unix_seconds};
 pub use shutdown::Shutdown;
 pub use signals::Signals;
+pub use tls::{ClientCertificates, TlsError, TlsFiles};

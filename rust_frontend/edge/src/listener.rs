@@ -5,15 +5,16 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 
 /// After an error such as "too many open files" the next accept waits so long, while connections end.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens.
-#[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    tls: Option<TlsAcceptor>,
 }
 
 impl Listener {
@@ -25,7 +26,29 @@ impl Listener {
         socket.set_nonblocking(true)?;
         let socket = TcpListener::from_std(socket)?;
         let address = socket.local_addr()?;
-        Ok(Self { socket, address })
+        Ok(Self {
+            socket,
+            address,
+            tls: None,
+        })
+    }
+
+    /// Speaks TLS with all clients.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsAcceptor) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Whether clients must speak TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What greets clients that speak TLS.
+    pub(crate) fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.clone()
     }
 
     /// The address that clients connect to.

@@ -8,8 +8,10 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
 use crate::listener::Listener;
@@ -62,8 +64,9 @@ async fn accept(
             stream = listener.accept() => stream?,
             () = shutdown.draining() => return Ok(()),
         };
-        connections.spawn(connection(
+        connections.spawn(greet(
             stream,
+            listener.tls(),
             router.clone(),
             settings.clone(),
             shutdown.clone(),
@@ -71,8 +74,36 @@ async fn accept(
     }
 }
 
+/// Greets a client over TLS, where that is spoken, and serves the connection.
+async fn greet(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    settings: Settings,
+    shutdown: Shutdown,
+) {
+    let Some(tls) = tls else {
+        return connection(stream, router, settings, shutdown).await;
+    };
+    let greeted = tokio::select! {
+        greeted = timeout(settings.handshake_timeout, tls.accept(stream)) => greeted,
+        () = shutdown.draining() => return,
+    };
+    match greeted {
+        Ok(Ok(stream)) => connection(stream, router, settings, shutdown).await,
+        // Not TLS, or a certificate that is not good: the client's own affair.
+        Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
 /// Serves one connection until either side ends it.
-async fn connection(stream: TcpStream, router: Router, settings: Settings, shutdown: Shutdown) {
+async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    router: Router,
+    settings: Settings,
+    shutdown: Shutdown,
+) {
     let io = TokioIo::new(StallGuard::new(stream, settings.write_timeout));
     let mut connection = pin!(
         http1::Builder::new()

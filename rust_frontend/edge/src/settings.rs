@@ -13,6 +13,8 @@ pub struct Settings {
     pub max_head_bytes: usize,
     /// A request's head must be complete so long after the connection fell idle.
     pub head_timeout: Duration,
+    /// A TLS handshake must be done within this time.
+    pub handshake_timeout: Duration,
     /// The next part of a body must come within this time.
     pub body_timeout: Duration,
     /// A client that takes nothing for so long while there is something to send is disconnected.
@@ -32,6 +34,7 @@ impl Default for Settings {
             max_pending_bytes: 512 << 20,
             max_head_bytes: 64 << 10,
             head_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),

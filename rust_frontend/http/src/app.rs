@@ -10,14 +10,29 @@ use octavo_edge::{
 };
 use octavo_engine::Generate;
 use octavo_render::Renderer;
+use octavo_render_http::{TextService, TextState, text_routes};
 use octavo_telemetry::Metrics;
 
-use crate::{control, generate, status};
+use crate::generate::limits_of;
+use crate::{control, generate, inference, status};
 
 /// Who may use which route. A route that is missing here needs [`Role::Admin`].
 pub const ACCESS: AccessTable = &[
     ("/v1/chat/completions", Access::Needs(Role::Inference)),
     ("/v1/completions", Access::Needs(Role::Inference)),
+    (
+        "/v1/chat/completions/render",
+        Access::Needs(Role::Inference),
+    ),
+    (
+        "/v1/chat/completions/derender",
+        Access::Needs(Role::Inference),
+    ),
+    ("/v1/completions/render", Access::Needs(Role::Inference)),
+    ("/v1/completions/derender", Access::Needs(Role::Inference)),
+    ("/inference/v1/generate", Access::Needs(Role::Inference)),
+    ("/tokenize", Access::Needs(Role::Inference)),
+    ("/detokenize", Access::Needs(Role::Inference)),
     ("/v1/models", Access::Needs(Role::Inference)),
     ("/v1/models/{*name}", Access::Needs(Role::Inference)),
     ("/health", Access::Open),
@@ -61,15 +76,24 @@ impl App {
     pub fn into_router(self) -> Router {
         let metrics = Arc::clone(&self.metrics);
         let keys = Arc::clone(&self.keys);
+        let bodies = BodyReader::new(&self.settings);
+        let compute = Compute::new(self.settings.compute_threads);
+        let text = Arc::new(TextState {
+            service: self.text_service(),
+            bodies: bodies.clone(),
+            compute: compute.clone(),
+            shutdown: self.shutdown.clone(),
+        });
         let state = Arc::new(AppState {
-            bodies: BodyReader::new(&self.settings),
-            compute: Compute::new(self.settings.compute_threads),
+            bodies,
+            compute,
             created: unix_seconds(),
             app: self,
         });
         let router = Router::new()
             .route("/v1/chat/completions", post(generate::chat))
             .route("/v1/completions", post(generate::completion))
+            .route("/inference/v1/generate", post(inference::generate))
             .route("/v1/models", get(status::models))
             .route("/v1/models/{*name}", get(status::model))
             .route("/health", get(status::health))
@@ -77,7 +101,15 @@ impl App {
             .route("/version", get(status::version))
             .route("/metrics", get(status::metrics))
             .route("/reset_prefix_cache", post(control::reset_prefix_cache))
-            .with_state(state);
+            .with_state(state)
+            .merge(text_routes(text));
         guarded(authorized(router, keys, ACCESS), metrics)
+    }
+
+    /// What answers between text and ids: held against what the engine says, and before there is one, the model's files.
+    fn text_service(&self) -> TextService {
+        let (generate, told) = (Arc::clone(&self.generate), self.renderer.limits());
+        let limits = move || generate.info().map_or(told, |info| limits_of(&info));
+        TextService::new(Arc::clone(&self.renderer), self.model_names.clone(), limits)
     }
 }

@@ -7,12 +7,12 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use octavo_api::{
-    ApiError, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields,
+    ApiError, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields, served_name,
 };
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared};
-use octavo_wire::frontend::Domain;
+use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
 use crate::envelope::Identity;
@@ -96,7 +96,7 @@ async fn handle(
 /// Parses, checks and renders a body.
 fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> {
     let body = Body::parse(&body.bytes)?;
-    let model = served_name(app, body.model()?)?;
+    let model = served_name(&app.model_names, body.model()?)?;
     match route {
         Route::Chat => {
             let request = ChatRequest::from_body(body)?;
@@ -125,29 +125,26 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
     }
 }
 
-/// The name under which the answer goes out: the one asked for, or the main one.
-fn served_name(app: &App, asked: Option<&str>) -> Result<String, ApiError> {
-    let names = &app.model_names;
-    match asked {
-        Some(asked) if names.iter().any(|name| name == asked) => Ok(asked.to_owned()),
-        Some(asked) => Err(ApiError::model_not_found(asked, names)),
-        None => Ok(names.first().cloned().unwrap_or_default()),
-    }
-}
-
-fn limits(app: &App) -> Result<Limits, ApiError> {
+pub(crate) fn limits(app: &App) -> Result<Limits, ApiError> {
     let info = app
         .generate
         .info()
         .ok_or_else(|| ApiError::unavailable("No engine is ready yet. Try again soon.", RETRY_S))?;
-    Ok(Limits {
+    Ok(limits_of(&info))
+}
+
+pub(crate) fn limits_of(info: &EngineInfo) -> Limits {
+    Limits {
         max_model_len: usize::try_from(info.max_model_len).unwrap_or(usize::MAX),
         vocab_size: usize::try_from(info.vocab_size).unwrap_or(usize::MAX),
-    })
+    }
 }
 
 /// Refuses a priority where all are served in the order of arrival.
-fn scheduling(app: &App, fields: SchedulingFields) -> Result<SchedulingFields, ApiError> {
+pub(crate) fn scheduling(
+    app: &App,
+    fields: SchedulingFields,
+) -> Result<SchedulingFields, ApiError> {
     if fields.priority == 0 || app.priorities {
         return Ok(fields);
     }
@@ -159,7 +156,7 @@ fn scheduling(app: &App, fields: SchedulingFields) -> Result<SchedulingFields, A
     Err(ApiError::invalid("priority", message))
 }
 
-fn submit(
+pub(crate) fn submit(
     app: &App,
     identity: &Identity,
     prepared: Prepared,

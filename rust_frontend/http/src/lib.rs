@@ -9,8 +9,8 @@
 mod app;
 mod control;
 mod envelope;
-mod events;
 mod generate;
+mod inference;
 mod output;
 mod refusal;
 mod route;

@@ -11,10 +11,10 @@ use http::{HeaderName, HeaderValue, header};
 use octavo_api::{ApiError, ChatDelta, ReasoningFields};
 use octavo_edge::{Refusal, contain, defect};
 use octavo_parser::Event;
+use octavo_render_http::events;
 use tokio::time::timeout;
 
 use crate::envelope::{EventWriter, Identity, Ids};
-use crate::events;
 use crate::output::{Output, Piece};
 
 const CHOICE: u32 = 0;
@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     respond(Body::from_stream(body))
 }
 
-fn respond(body: Body) -> Response {
+pub(crate) fn respond(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     for (name, value) in [
@@ -67,7 +67,7 @@ fn respond(body: Body) -> Response {
 }
 
 /// Says in a comment why nothing comes.
-fn silence(output: &Output) -> &'static str {
+pub(crate) fn silence(output: &Output) -> &'static str {
     if output.paused() {
         "waiting for the engine to come back"
     } else {

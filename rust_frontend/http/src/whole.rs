@@ -9,9 +9,9 @@ use octavo_api::{
     ReasoningFields,
 };
 use octavo_parser::Message;
+use octavo_render_http::events;
 
 use crate::envelope::Identity;
-use crate::events;
 use crate::output::{End, Output};
 use crate::route::Route;
 

@@ -8,7 +8,10 @@ use octavo_wire::frontend::{AddRequest, Delta, Finish, RequestRejected, Stats};
 use crate::Script;
 
 /// What became of a request that came.
-#[allow(clippy::large_enum_variant, reason = "passed on at once, never kept in numbers")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "passed on at once, never kept in numbers"
+)]
 #[derive(Debug, PartialEq)]
 pub enum Added {
     /// It waits or runs.

@@ -15,7 +15,10 @@ use crate::socket::Dealer;
 const WINDOW: u64 = 32 << 20;
 
 /// What came over the link.
-#[allow(clippy::large_enum_variant, reason = "passed on at once, never kept in numbers")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "passed on at once, never kept in numbers"
+)]
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A session is open; the status must be said.

@@ -75,7 +75,10 @@ struct Step {
     lose: bool,
 }
 
-#[allow(clippy::large_enum_variant, reason = "passed on at once, never kept in numbers")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "passed on at once, never kept in numbers"
+)]
 enum Wake {
     Event(Option<Event>),
     Tick,

@@ -6,6 +6,7 @@ from octavo_native._native import (
     Event,
     Grammar,
     GrammarError,
+    IncrementalDecoder,
     Matcher,
     Message,
     OutputText,
@@ -22,6 +23,7 @@ from octavo_native._native import (
     hash_blocks,
     parse,
     parser_names,
+    render_template,
     root_key,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "Event",
     "Grammar",
     "GrammarError",
+    "IncrementalDecoder",
     "Matcher",
     "Message",
     "OutputText",
@@ -45,5 +48,6 @@ __all__ = [
     "hash_blocks",
     "parse",
     "parser_names",
+    "render_template",
     "root_key",
 ]

@@ -92,11 +92,48 @@ class Renderer:
     def chat_text(self, body: bytes) -> str:
         """Return the text of the prompt that a conversation gives. Raises RenderError. Releases the GIL."""
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **fields: Any
+    ) -> str:
+        """Return the text of the prompt that messages give; `fields` are further ones of /v1/chat/completions.
+
+        Among them: documents, add_generation_prompt (True unless continue_final_message is), continue_final_message,
+        chat_template_kwargs, reasoning_effort. Raises RenderError, ValueError for values that JSON cannot hold.
+        Releases the GIL.
+        """
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         """Return the token ids of a text. Releases the GIL."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens left out. Releases the GIL."""
+
+class IncrementalDecoder:
+    """Text of a growing list of ids, special tokens left out. For one thread at a time.
+
+    The pieces joined, and what `finish` adds, equal `Renderer.decode` of all ids at once, however they are cut.
+    """
+
+    def __init__(self, renderer: Renderer, prompt: Sequence[int] = ()) -> None:
+        """Start behind the ids of `prompt`, whose own text is not given out."""
+
+    def push(self, ids: Sequence[int]) -> str:
+        """Return the text that the ids make certain. Releases the GIL."""
+
+    def finish(self) -> str:
+        """Return what was held back: an unfinished character becomes U+FFFD."""
+
+def render_template(template_text: str, case: Mapping[str, Any]) -> str:
+    """Return the text that a chat template gives for a case, as Transformers' apply_chat_template does.
+
+    `case` has the fields of a line of a template oracle: messages (or conversation, which wins), tools, documents,
+    add_generation_prompt, continue_final_message, special, kwargs, chat_template_kwargs (variables of the template), now
+    (the time that it sees; the clock's where it is absent). Others are ignored.
+
+    Raises ValueError for a template that cannot be compiled or is not supported, and RenderError for a conversation that
+    it does not render; its code is "refused" where the template called raise_exception, whose message it then has.
+    Releases the GIL.
+    """
 
 class Prepared:
     """A rendered request."""

@@ -1,10 +1,12 @@
 //! The Python module `octavo_native._native`; the package `octavo_native` exports it. No logic here: arguments in, results out.
 
 mod blocks;
+mod decoding;
 mod events;
 mod grammar;
 mod parsing;
 mod rendering;
+mod templates;
 
 use pyo3::prelude::*;
 
@@ -31,6 +33,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rendering::PyRenderer>()?;
     module.add_class::<rendering::PyPrepared>()?;
     module.add_class::<rendering::PyOutputText>()?;
+    module.add_class::<decoding::PyIncrementalDecoder>()?;
+    module.add_function(wrap_pyfunction!(templates::render_template, module)?)?;
     module.add_function(wrap_pyfunction!(parsing::parse, module)?)?;
     module.add_function(wrap_pyfunction!(parsing::parser_names, module)?)?;
     module.add_class::<parsing::PyParser>()?;

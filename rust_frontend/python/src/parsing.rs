@@ -277,7 +277,10 @@ fn finish_of(word: &str) -> PyResult<Finish> {
 }
 
 /// A Python value as JSON.
-fn json<T: serde::de::DeserializeOwned>(value: &Bound<'_, PyAny>, name: &str) -> PyResult<T> {
+pub(crate) fn json<T: serde::de::DeserializeOwned>(
+    value: &Bound<'_, PyAny>,
+    name: &str,
+) -> PyResult<T> {
     let text: PyBackedStr = value
         .py()
         .import("json")?

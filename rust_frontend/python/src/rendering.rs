@@ -12,7 +12,9 @@ use octavo_wire::frontend::Finish;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::templates;
 
 pyo3::create_exception!(
     octavo_native,
@@ -93,6 +95,21 @@ impl PyRenderer {
         .map_err(|error| refused(&error))
     }
 
+    /// The text of the prompt that messages give.
+    #[pyo3(signature = (messages, tools=None, **fields))]
+    fn render(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        tools: Option<&Bound<'_, PyAny>>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<String> {
+        let body = templates::body(messages, tools, fields)?;
+        py.detach(|| self.renderer.chat_text(&ChatRequest::from_body(body)?))
+            .map_err(|error| refused(&error))
+    }
+
+    #[pyo3(signature = (text, add_special_tokens=false))]
     fn encode(&self, py: Python<'_>, text: &str, add_special_tokens: bool) -> PyResult<Vec<u32>> {
         py.detach(|| self.renderer.tokenizer().encode(text, add_special_tokens))
             .map_err(|error| PyValueError::new_err(error.to_string()))
@@ -104,6 +121,10 @@ impl PyRenderer {
 }
 
 impl PyRenderer {
+    pub(crate) fn renderer(&self) -> &Renderer {
+        &self.renderer
+    }
+
     /// What the parser needs to read ids.
     pub(crate) fn detokenizer(&self) -> (Arc<Specials>, IncrementalDecoder) {
         let tokenizer = self.renderer.tokenizer();

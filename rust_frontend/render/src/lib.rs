@@ -3,22 +3,28 @@
 //! [`Renderer`] is made once from a model folder and shared. [`Renderer::chat`] and [`Renderer::completion`] give a
 //! [`Prepared`] request: what the engine gets, and what [`Renderer::output`] needs to turn the engine's tokens into text.
 
+mod check;
 mod conversation;
 mod defaults;
 mod feed;
 mod format;
+mod limits;
 mod output;
 mod parsers;
 mod prepared;
 mod prompts;
+mod rendered;
 mod renderer;
 mod seeds;
 mod stop;
 mod vocabulary;
 
-pub use octavo_template::{Clock, NativeFormat, Rendered};
+pub use octavo_template::{
+    ChatTemplate, Clock, Conversation, NativeFormat, RenderError as TemplateError, Rendered,
+};
 pub use output::{Ended, OutputText, Update};
 pub use parsers::ParserSettings;
 pub use prepared::{Limits, OutputPlan, Prepared};
+pub use rendered::{RenderedPrompt, Wanted};
 pub use renderer::{LoadError, Renderer};
 pub use vocabulary::vocabulary;

@@ -127,6 +127,11 @@ impl Parsers {
         &self.notes
     }
 
+    /// Whether answers are parsed at all.
+    pub(crate) fn any(&self) -> bool {
+        self.machines.is_some()
+    }
+
     /// Checks that calls which a request wants can be read.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use crate::parsers::{self, ParserSettings, Parsers};
 use crate::prepared::{Limits, OutputPlan, Prepared};
 use crate::prompts::{ChatPrompt, Prompts};
 use crate::seeds::Seeds;
+use crate::{check, limits};
 
 /// Below this a temperature divides logits by so little that only the largest is left: greedy.
 const GREEDY_BELOW: f64 = 1e-5;
@@ -50,6 +51,7 @@ pub struct Renderer {
     tokenizer: Tokenizer,
     prompts: Prompts,
     defaults: Defaults,
+    limits: Limits,
     seeds: Seeds,
     /// Of the ids of calls, which must differ between servers.
     call_seeds: Seeds,
@@ -85,6 +87,7 @@ impl Renderer {
             }));
         }
         Ok(Self {
+            limits: limits::read(dir, &tokenizer)?,
             tokenizer,
             prompts,
             defaults,
@@ -132,6 +135,23 @@ impl Renderer {
         &self.warnings
     }
 
+    /// What the model's files say about its limits: for a server that has no engine to ask.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    pub(crate) fn parsers(&self) -> &Parsers {
+        &self.parsers
+    }
+
+    pub(crate) fn prompts(&self) -> &Prompts {
+        &self.prompts
+    }
+
+    pub(crate) fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
@@ -144,12 +164,7 @@ impl Renderer {
     pub fn chat(&self, request: &ChatRequest, limits: Limits) -> Result<Prepared, ApiError> {
         self.parsers.permit(request)?;
         let rendered = self.prompts.render(request)?;
-        let least = rendered
-            .parts()
-            .into_iter()
-            .map(|part| self.tokenizer.least_tokens(part))
-            .sum();
-        far_too_long(least, limits, "messages")?;
+        self.bounded(&rendered, limits)?;
         let prompt = rendered
             .encode(&self.tokenizer, request.template.add_special_tokens)
             .map_err(|error| unusable("messages", &error))?;
@@ -158,6 +173,13 @@ impl Renderer {
         let unbegun = || self.prompts.unbegun(request);
         prepared.output.parse = self.parsers.plan(request, &text, unbegun);
         Ok(prepared)
+    }
+
+    /// Refuses a prompt that cannot fit before it is encoded.
+    pub(crate) fn bounded(&self, prompt: &ChatPrompt, limits: Limits) -> Result<(), ApiError> {
+        let parts = prompt.parts().into_iter();
+        let least = parts.map(|part| self.tokenizer.least_tokens(part)).sum();
+        far_too_long(least, limits, "messages")
     }
 
     /// Renders a conversation to the text of its prompt.
@@ -220,7 +242,7 @@ impl Renderer {
         OutputText::new(decoder, plan.clone(), || self.call_seeds.draw())
     }
 
-    fn encode(
+    pub(crate) fn encode(
         &self,
         text: &str,
         add_special_tokens: bool,
@@ -234,41 +256,15 @@ impl Renderer {
             .map_err(|error| unusable(param, &error))
     }
 
-    fn prepare(
+    pub(crate) fn prepare(
         &self,
         ids: Vec<u32>,
         fields: &SamplingFields,
         limits: Limits,
         param: &str,
     ) -> Result<Prepared, ApiError> {
-        if ids.is_empty() {
-            return Err(ApiError::invalid(
-                param,
-                format!("'{param}' gives a prompt of no tokens; at least one is needed."),
-            ));
-        }
-        if ids.len() >= limits.max_model_len {
-            return Err(ApiError::too_long(param, ids.len(), limits.max_model_len));
-        }
-        let known = |id: u32| usize::try_from(id).is_ok_and(|id| id < limits.vocab_size);
-        if let Some(id) = ids.iter().find(|id| !known(**id)) {
-            let message = format!(
-                "'{param}' holds the token id {id}; this model's ids go from 0 to {}.",
-                limits.vocab_size.saturating_sub(1)
-            );
-            return Err(ApiError::invalid(param, message));
-        }
-        if let Some(id) = fields
-            .stop_token_ids
-            .iter()
-            .find(|id| !known(id.cast_unsigned()))
-        {
-            let message = format!(
-                "'stop_token_ids' holds {id}; this model's ids go from 0 to {}.",
-                limits.vocab_size.saturating_sub(1)
-            );
-            return Err(ApiError::invalid("stop_token_ids", message));
-        }
+        check::prompt(&ids, limits, param)?;
+        check::known(&fields.stop_token_ids, limits, "stop_token_ids")?;
         let sampling = self.sampling(fields, limits, ids.len());
         let output = OutputPlan {
             context: self.tokenizer.context(&ids).into(),
@@ -286,7 +282,7 @@ impl Renderer {
 
     /// What the client said, else what generation_config.json says, else the neutral value. More tokens than fit are
     /// cut to what fits.
-    fn sampling(&self, fields: &SamplingFields, limits: Limits, prompt: usize) -> SamplingParams {
+    pub(crate) fn sampling(&self, fields: &SamplingFields, limits: Limits, prompt: usize) -> SamplingParams {
         let temperature = fields
             .temperature
             .or(self.defaults.temperature)
@@ -327,13 +323,13 @@ impl Renderer {
     }
 }
 
-fn far_too_long(least: usize, limits: Limits, param: &str) -> Result<(), ApiError> {
+pub(crate) fn far_too_long(least: usize, limits: Limits, param: &str) -> Result<(), ApiError> {
     if least >= limits.max_model_len {
         return Err(ApiError::far_too_long(param, least, limits.max_model_len));
     }
     Ok(())
 }
 
-fn unusable(param: &str, error: &TokenizerError) -> ApiError {
+pub(crate) fn unusable(param: &str, error: &TokenizerError) -> ApiError {
     ApiError::invalid(param, format!("'{param}' cannot be used: {error}."))
 }

@@ -110,6 +110,25 @@ impl Metrics {
         }
     }
 
+    /// Makes the metrics of a server that has no engine: its HTTP responses.
+    #[must_use]
+    pub fn without_engine(model_name: &str) -> Self {
+        let labels = [("model_name".into(), model_name.to_owned().into())];
+        let mut registry = Registry::with_labels(labels.into_iter());
+        let http = Family::default();
+        registry.register(
+            "octavo:http_requests",
+            "HTTP responses by route, method and status",
+            http.clone(),
+        );
+        Self {
+            registry,
+            engine: EngineMetrics::default(),
+            http,
+            request: RequestHandles::register(&mut Registry::default()),
+        }
+    }
+
     /// Follows one request, which arrived at `arrival`; `name` is for the log's line at its end. Dropped without an outcome it counts as "abort".
     #[must_use]
     pub fn request(&self, name: String, arrival: Instant) -> RequestMetrics {
@@ -130,6 +149,12 @@ impl Metrics {
     #[must_use]
     pub fn encode(&self, engine: &EngineView<'_>) -> String {
         self.engine.take(engine);
+        self.text()
+    }
+
+    /// Writes all metrics in Prometheus's text format, as they are.
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut text = String::with_capacity(16 * 1024);
         // Writing to a string cannot fail.
         let _ = prometheus_client::encoding::prometheus_text::encode(&mut text, &self.registry);

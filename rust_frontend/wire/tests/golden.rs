@@ -19,7 +19,10 @@ use golden_stats::detail;
 
 const MAX: u64 = u64::MAX;
 
-#[allow(clippy::large_enum_variant, reason = "passed on at once, never kept in numbers")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "passed on at once, never kept in numbers"
+)]
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     Header(Header),

@@ -6,7 +6,8 @@ use octavo_api::{
 use octavo_parser::{Event, Message};
 
 /// What an event adds to a streamed message; `None`: nothing that the client sees.
-pub(crate) fn delta(event: Event, reasoning: ReasoningFields) -> Option<ChatDelta> {
+#[must_use]
+pub fn delta(event: Event, reasoning: ReasoningFields) -> Option<ChatDelta> {
     match event {
         Event::ContentDelta { text } => Some(ChatDelta {
             content: Some(text),
@@ -29,6 +30,34 @@ pub(crate) fn delta(event: Event, reasoning: ReasoningFields) -> Option<ChatDelt
     }
 }
 
+/// All that some events add, as one delta.
+pub(crate) fn merged(events: Vec<Event>, reasoning: ReasoningFields) -> ChatDelta {
+    let mut all = ChatDelta::default();
+    for more in events
+        .into_iter()
+        .filter_map(|event| delta(event, reasoning))
+    {
+        join(&mut all.content, more.content);
+        join(&mut all.reasoning, more.reasoning);
+        join(&mut all.reasoning_content, more.reasoning_content);
+        for call in more.tool_calls {
+            match all.tool_calls.last_mut() {
+                Some(last) if last.index == call.index && call.id.is_none() => {
+                    last.function.arguments.push_str(&call.function.arguments);
+                }
+                _ => all.tool_calls.push(call),
+            }
+        }
+    }
+    all
+}
+
+fn join(all: &mut Option<String>, more: Option<String>) {
+    if let Some(more) = more {
+        all.get_or_insert_default().push_str(&more);
+    }
+}
+
 fn call(delta: ToolCallDelta) -> ChatDelta {
     ChatDelta {
         tool_calls: vec![delta],
@@ -37,7 +66,8 @@ fn call(delta: ToolCallDelta) -> ChatDelta {
 }
 
 /// The message of an answer: the fold of its events. Content is null where something else was said and no content.
-pub(crate) fn message(said: Message, reasoning: ReasoningFields) -> AssistantMessage {
+#[must_use]
+pub fn message(said: Message, reasoning: ReasoningFields) -> AssistantMessage {
     let silent = said.content.is_empty() && !(said.calls.is_empty() && said.reasoning.is_empty());
     let thoughts = Some(said.reasoning).filter(|text| reasoning.include && !text.is_empty());
     let (first, second) = thoughts.map_or((None, None), |text| named(text, reasoning.field));
@@ -94,6 +124,29 @@ mod tests {
             finish: Finish::Stop,
         };
         assert_eq!(shown(end, default), json!(null));
+    }
+
+    #[test]
+    fn merged_events_are_one_delta() {
+        let args = |json: &str| Event::ArgsDelta {
+            index: 0,
+            json: json.to_owned(),
+        };
+        let open = Event::CallOpen {
+            index: 0,
+            id: "call_x".to_owned(),
+            name: "f".to_owned(),
+        };
+        let said = |text: &str| Event::ContentDelta {
+            text: text.to_owned(),
+        };
+        let events = vec![said("a"), said("b"), open, args("{"), args("}")];
+        let delta = merged(events, ReasoningFields::default());
+        let call = json!({"index": 0, "id": "call_x", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        assert_eq!(
+            serde_json::to_value(delta).unwrap(),
+            json!({"content": "ab", "tool_calls": [call]})
+        );
     }
 
     #[test]

@@ -1,0 +1,160 @@
+//! `POST /inference/v1/generate`: token ids in, token ids out. Its body is what the render routes answer with.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::body::Body;
+use crate::chat::stream;
+use crate::error::ApiError;
+use crate::field;
+use crate::response::{FinishReason, Logprobs, StopReason, Usage};
+use crate::sampling::{SamplingFields, token_id};
+use crate::scheduling::SchedulingFields;
+use crate::unsupported::{self, Route};
+
+/// Longest id that a client may give a request, in bytes.
+const MAX_REQUEST_ID: usize = 128;
+
+/// A checked request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerateRequest {
+    /// As the client names the request; the answer carries it.
+    pub request_id: Option<String>,
+    /// The prompt, at least one id.
+    pub token_ids: Vec<i32>,
+    /// How to sample.
+    pub sampling: SamplingFields,
+    /// Whether to answer as a stream of events.
+    pub stream: bool,
+    /// Whether the stream's last chunk carries the usage.
+    pub include_usage: bool,
+    /// When it is served, and with whom it shares cached prefixes.
+    pub scheduling: SchedulingFields,
+}
+
+impl GenerateRequest {
+    /// Checks a body.
+    ///
+    /// # Errors
+    /// 400 that names the field, with what is allowed.
+    pub fn from_body(body: Body) -> Result<Self, ApiError> {
+        let mut fields = body.fields;
+        unsupported::refuse(Route::Generate, &fields)?;
+        let token_ids = token_ids(&mut fields, "token_ids")?;
+        let sampling = field::object(&mut fields, "sampling_params")?.unwrap_or_default();
+        let (stream, include_usage) = stream(&mut fields)?;
+        Ok(Self {
+            request_id: request_id(&mut fields)?,
+            token_ids,
+            sampling: sampling_params(sampling)?,
+            stream,
+            include_usage,
+            scheduling: SchedulingFields::take(&mut fields)?,
+        })
+    }
+}
+
+/// Reads `sampling_params`, whose fields are those of a completion.
+fn sampling_params(mut fields: Map<String, Value>) -> Result<SamplingFields, ApiError> {
+    unsupported::refuse(Route::Completion, &fields)
+        .and_then(|()| SamplingFields::take(&mut fields, &["max_tokens"]))
+        .map_err(|error| error.within("sampling_params"))
+}
+
+/// Takes a list of at least one token id.
+pub(crate) fn token_ids(fields: &mut Map<String, Value>, name: &str) -> Result<Vec<i32>, ApiError> {
+    let items = field::list(fields, name)?.ok_or_else(|| ApiError::missing(name))?;
+    if items.is_empty() {
+        let message = format!("'{name}' must hold at least one token id; got an empty list.");
+        return Err(ApiError::invalid(name, message));
+    }
+    items.iter().map(|item| token_id(item, name)).collect()
+}
+
+/// Takes the name that a client gives a request.
+pub(crate) fn request_id(fields: &mut Map<String, Value>) -> Result<Option<String>, ApiError> {
+    let Some(id) = field::string(fields, "request_id")? else {
+        return Ok(None);
+    };
+    let sane = (1..=MAX_REQUEST_ID).contains(&id.len())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
+    if sane {
+        return Ok(Some(id));
+    }
+    let message = format!(
+        "'request_id' must be 1 to {MAX_REQUEST_ID} letters, digits or any of `-_.:`; got {}.",
+        field::shown(&Value::String(id))
+    );
+    Err(ApiError::invalid("request_id", message))
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerateResponse {
+    /// As the request named it, or a new one.
+    pub request_id: String,
+    /// The served name.
+    pub model: String,
+    /// Unix seconds.
+    pub created: u64,
+    /// One.
+    pub choices: Vec<GenerateChoice>,
+    /// Tokens counted; null in events before the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// One output, or what it gained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerateChoice {
+    /// From 0.
+    pub index: u32,
+    /// Token ids, the one that ended the output included.
+    pub token_ids: Vec<i32>,
+    /// Null.
+    pub logprobs: Option<Logprobs>,
+    /// Null in a stream until the last.
+    pub finish_reason: Option<FinishReason>,
+    /// The stop id or stop string of the request that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
+}
+
+/// What a render route answers with: a body for `/inference/v1/generate`, and what was asked for beside it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RenderedRequest {
+    /// For the request's answer.
+    pub request_id: String,
+    /// The prompt.
+    pub token_ids: Vec<i32>,
+    /// For each id the first character of the prompt's text that it stands for, and the one behind its last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_offsets: Option<Vec<(usize, usize)>>,
+    /// For each id 1 where the assistant said it, else 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assistant_tokens_mask: Option<Vec<u8>>,
+    /// The prompt's text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_text: Option<String>,
+    /// How to sample: what the client said, else what generation_config.json says; what neither says is left out.
+    pub sampling_params: Map<String, Value>,
+    /// The served name.
+    pub model: String,
+    /// As the client said it.
+    pub stream: bool,
+    /// As the client said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_options: Option<StreamOptions>,
+    /// Fields that the client set for the engine.
+    #[serde(flatten)]
+    pub passed: Map<String, Value>,
+}
+
+/// `stream_options`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StreamOptions {
+    /// Whether the last chunk carries the usage.
+    pub include_usage: bool,
+}

@@ -1,0 +1,180 @@
+//! TLS: certificates from files, with client certificates where they are asked for. rustls on aws-lc-rs, no other provider.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+/// What the server asks of its clients: `--ssl-cert-reqs` 0, 1 and 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientCertificates {
+    /// Nothing.
+    #[default]
+    None,
+    /// A client may show a certificate, which must then be good.
+    Optional,
+    /// No connection without a good certificate.
+    Required,
+}
+
+impl ClientCertificates {
+    /// Reads the number of `--ssl-cert-reqs`; `None` for any other.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::None),
+            1 => Some(Self::Optional),
+            2 => Some(Self::Required),
+            _ => None,
+        }
+    }
+}
+
+/// The PEM files of a server.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The server's certificate and those between it and a root.
+    pub certificates: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The roots that client certificates must come from.
+    pub client_roots: Option<PathBuf>,
+    /// What is asked of clients.
+    pub client_certificates: ClientCertificates,
+}
+
+/// Why TLS cannot work with these files. Messages name the file.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file that cannot be read as PEM.
+    #[error("{0}: {1}")]
+    File(PathBuf, String),
+    /// Files that do not fit each other.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
+impl TlsFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A file that is missing or no PEM, a key that is not the certificate's, client certificates without roots.
+    pub fn load(&self) -> Result<TlsAcceptor, TlsError> {
+        let provider = Arc::new(default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::Mismatch(error.to_string()))?;
+        let builder = match self.client_certificates {
+            ClientCertificates::None => builder.with_no_client_auth(),
+            wanted => {
+                let roots = Arc::new(self.roots()?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = if wanted == ClientCertificates::Optional {
+                    verifier.allow_unauthenticated()
+                } else {
+                    verifier
+                };
+                let verifier = verifier
+                    .build()
+                    .map_err(|error| TlsError::Mismatch(error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| named(&self.key, &error))?;
+        let mut config = builder
+            .with_single_cert(certificates(&self.certificates)?, key)
+            .map_err(|error| {
+                TlsError::Mismatch(format!(
+                    "{} and {} cannot serve TLS together: {error}",
+                    self.certificates.display(),
+                    self.key.display()
+                ))
+            })?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, TlsError> {
+        let path = self.client_roots.as_deref().ok_or_else(|| {
+            TlsError::Mismatch(
+                "client certificates are asked for, and no roots to check them against".to_owned(),
+            )
+        })?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(path)? {
+            roots
+                .add(certificate)
+                .map_err(|error| named(path, &error))?;
+        }
+        Ok(roots)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| named(path, &error))?;
+    if found.is_empty() {
+        return Err(named(path, &"it holds no certificate"));
+    }
+    Ok(found)
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File(path.to_owned(), error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(folder: &Path) -> TlsFiles {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let write = |name: &str, text: String| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        TlsFiles {
+            certificates: write("cert.pem", made.cert.pem()),
+            key: write("key.pem", made.signing_key.serialize_pem()),
+            client_roots: None,
+            client_certificates: ClientCertificates::None,
+        }
+    }
+
+    #[test]
+    fn good_files_load_and_wrong_ones_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = files(folder.path());
+        assert!(good.load().is_ok());
+        let said = |files: TlsFiles| files.load().map(|_| ()).unwrap_err().to_string();
+        let missing = TlsFiles {
+            key: folder.path().join("absent.pem"),
+            ..good.clone()
+        };
+        assert!(said(missing).contains("absent.pem"));
+        let swapped = TlsFiles {
+            certificates: good.key.clone(),
+            ..good.clone()
+        };
+        assert!(said(swapped).contains("holds no certificate"));
+        let other = tempfile::tempdir().unwrap();
+        let mixed = TlsFiles {
+            key: files(other.path()).key,
+            ..good.clone()
+        };
+        assert!(said(mixed).contains("together"));
+        let rootless = TlsFiles {
+            client_certificates: ClientCertificates::Required,
+            ..good
+        };
+        assert!(said(rootless).contains("no roots"));
+    }
+}

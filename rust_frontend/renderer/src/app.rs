@@ -1,0 +1,94 @@
+//! The routes of the renderer: those between text and tokens, and those that say how it is.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http::header::CONTENT_TYPE;
+use octavo_api::{ApiError, ModelCard, ModelList};
+use octavo_edge::{
+    BodyReader, Compute, Refusal, Settings, Shutdown, guarded, stopping, unix_seconds,
+};
+use octavo_render_http::{TextService, TextState, text_routes};
+use octavo_telemetry::Metrics;
+use serde_json::{Value, json};
+
+/// What the handlers stand on.
+struct AppState {
+    text: Arc<TextState>,
+    metrics: Arc<Metrics>,
+    /// Unix time in seconds at which this server began.
+    created: u64,
+}
+
+/// Builds all routes.
+pub(crate) fn router(service: TextService, settings: &Settings, shutdown: &Shutdown) -> Router {
+    let name = service.model_names().first().cloned().unwrap_or_default();
+    let metrics = Arc::new(Metrics::without_engine(&name));
+    let text = Arc::new(TextState {
+        service,
+        bodies: BodyReader::new(settings),
+        compute: Compute::new(settings.compute_threads),
+        shutdown: shutdown.clone(),
+    });
+    let state = Arc::new(AppState {
+        text: Arc::clone(&text),
+        metrics: Arc::clone(&metrics),
+        created: unix_seconds(),
+    });
+    let router = Router::new()
+        .route("/v1/models", get(models))
+        .route("/v1/models/{*name}", get(model))
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .route("/version", get(version))
+        .route("/metrics", get(metrics_text))
+        .with_state(state)
+        .merge(text_routes(text));
+    guarded(router, metrics)
+}
+
+async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList> {
+    Json(list(&state))
+}
+
+fn list(state: &AppState) -> ModelList {
+    let service = &state.text.service;
+    let length = service.limits().max_model_len as u64;
+    ModelList::new(service.model_names(), state.created, Some(length))
+}
+
+/// Describes one served name, which may hold slashes.
+async fn model(
+    State(state): State<Arc<AppState>>,
+    Path(name): Path<String>,
+) -> Result<Json<ModelCard>, Refusal> {
+    let card = list(&state).data.into_iter().find(|card| card.id == name);
+    card.map(Json).ok_or_else(|| {
+        let names = state.text.service.model_names();
+        Refusal(ApiError::model_not_found(&name, names))
+    })
+}
+
+async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+async fn ready(State(state): State<Arc<AppState>>) -> Response {
+    if state.text.shutdown.accepting() {
+        Json(json!({"status": "ready"})).into_response()
+    } else {
+        Refusal(stopping()).into_response()
+    }
+}
+
+async fn version() -> Json<Value> {
+    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+async fn metrics_text(State(state): State<Arc<AppState>>) -> impl IntoResponse {
+    let text = state.metrics.text();
+    ([(CONTENT_TYPE, octavo_telemetry::CONTENT_TYPE)], text)
+}

@@ -1,0 +1,81 @@
+//! Listens until a signal comes.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use octavo_edge::{Listener, Settings, Shutdown, Signals, serve};
+use octavo_render_http::TextService;
+
+use crate::app;
+use crate::args::Args;
+use crate::failure::Failure;
+
+/// Requests that run at SIGTERM get so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves until a signal comes.
+pub(crate) fn run(args: &Args, service: TextService) -> Result<(), Failure> {
+    let threads = args.threads();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("io")
+        .worker_threads(threads.div_ceil(2).clamp(1, 4))
+        .max_blocking_threads(threads + threads / 2 + 4)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::other(format!("cannot start the threads: {error}")))?;
+    let result = runtime.block_on(until_signal(args, service));
+    // A text that is still tokenized for a client that left must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+async fn until_signal(args: &Args, service: TextService) -> Result<(), Failure> {
+    let signals = Signals::new()
+        .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
+    let listener = listen(args)?;
+    let shutdown = Shutdown::default();
+    let settings = Settings {
+        compute_threads: args.threads(),
+        ..Settings::default()
+    };
+    let router = app::router(service, &settings, &shutdown);
+    tokio::spawn(signals.obey(shutdown.clone()));
+    announce(&listener);
+    let served = serve(listener, router, &settings, &shutdown, PATIENCE).await;
+    tracing::info!("stopped");
+    served.map_err(|error| Failure::other(format!("cannot accept connections: {error}")))
+}
+
+fn listen(args: &Args) -> Result<Listener, Failure> {
+    let (host, port) = (args.host.as_str(), args.port);
+    let socket = TcpListener::bind((host, port)).map_err(|error| {
+        Failure::config(format!(
+            "cannot listen on {host} port {port}: {error}; --port 0 takes a free one"
+        ))
+    })?;
+    let listener = Listener::new(socket)
+        .map_err(|error| Failure::other(format!("cannot listen on {host} port {port}: {error}")))?;
+    match args.tls() {
+        None => Ok(listener),
+        Some(files) => {
+            let tls = files
+                .load()
+                .map_err(|error| Failure::config(error.to_string()))?;
+            Ok(listener.with_tls(tls))
+        }
+    }
+}
+
+/// Says that connections are answered from now on.
+fn announce(listener: &Listener) {
+    let scheme = if listener.is_tls() { "https" } else { "http" };
+    let mut stdout = std::io::stdout().lock();
+    // Nobody has to read it.
+    let _ = writeln!(
+        stdout,
+        "octavo-renderer is ready at {scheme}://{}",
+        listener.address()
+    )
+    .and_then(|()| stdout.flush());
+}
