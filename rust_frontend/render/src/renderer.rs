@@ -282,7 +282,12 @@ impl Renderer {
 
     /// What the client said, else what generation_config.json says, else the neutral value. More tokens than fit are
     /// cut to what fits.
-    pub(crate) fn sampling(&self, fields: &SamplingFields, limits: Limits, prompt: usize) -> SamplingParams {
+    pub(crate) fn sampling(
+        &self,
+        fields: &SamplingFields,
+        limits: Limits,
+        prompt: usize,
+    ) -> SamplingParams {
         let temperature = fields
             .temperature
             .or(self.defaults.temperature)
