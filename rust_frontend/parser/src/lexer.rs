@@ -103,6 +103,7 @@ impl Buffer {
         if self.at == 0 {
             return;
         }
+        self.work += (self.specials.len() + self.tokens.len()) as u64;
         self.text.drain(..self.at);
         for special in &mut self.specials {
             special.at = special.at.saturating_sub(self.at);

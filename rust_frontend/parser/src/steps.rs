@@ -110,8 +110,15 @@ impl Parser {
         }
     }
 
-    /// Read one argument value, character by character.
+    /// Read one argument value. Tokens that end in it are nobody's.
     pub(crate) fn step_codec(&mut self, last: bool) -> bool {
+        let more = self.read_codec(last);
+        self.buffer.take_tokens();
+        more
+    }
+
+    /// Read one argument value, character by character.
+    fn read_codec(&mut self, last: bool) -> bool {
         let machine = Arc::clone(&self.machine);
         let node = &machine.grammar.nodes[self.node];
         while let Some(c) = self.buffer.rest().chars().next() {

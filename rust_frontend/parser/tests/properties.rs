@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Choice, all_formats, fail, fold, machine, machine_of, registry, run_all, show};
-use octavo_grammar::{Calls, Codec, Format, Grammar, Kind};
+use octavo_grammar::{Calls, Codec, Format, Grammar, Kind, RenderedCall, RenderedMessage};
 use octavo_parser::{Finish, Machine, Message, Options, Parser, Start, Tools};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -353,6 +353,47 @@ fn tokens_of_thoughts_are_counted() {
         assert_eq!(
             (message.reasoning_tokens, message.content.as_str()),
             (4, "An answer")
+        );
+    }
+}
+
+/// A long call costs each of its tokens the same: no queue grows with it.
+#[test]
+fn tokens_of_long_calls_cost_the_same_each() {
+    let work = |machine: &Arc<Machine>, text: &str| {
+        let mut parser = Parser::new(machine, Options::default());
+        for letter in text.chars() {
+            parser.push_text(letter.encode_utf8(&mut [0; 4]));
+            parser.end_token();
+            parser.poll();
+        }
+        parser.finish(Finish::Stop);
+        parser.work()
+    };
+    for format in all_formats() {
+        let Some(render) = format
+            .render
+            .as_ref()
+            .filter(|render| !render.call.is_empty())
+        else {
+            continue;
+        };
+        let call = |length: usize| {
+            let text = json!("word ".repeat(length));
+            let arguments = [("text".to_owned(), text)].into_iter().collect();
+            let name = "save".to_owned();
+            let calls = vec![RenderedCall { name, arguments }];
+            render.write(&RenderedMessage {
+                calls,
+                ..RenderedMessage::default()
+            })
+        };
+        let machine = machine_of(&format);
+        let (small, large) = (work(&machine, &call(200)), work(&machine, &call(1600)));
+        assert!(
+            large < 12 * small,
+            "{}: {small} for 1,000 letters, {large} for 8,000",
+            format.name
         );
     }
 }
