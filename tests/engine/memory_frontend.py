@@ -143,7 +143,7 @@ async def running_engine(config: EngineConfig, window: int = 1, num_drafts: int 
     frontend = MemoryFrontend()
     with zmq.Context[zmq.Socket[bytes]]() as context, anyio.fail_after(60):
         engine = EngineCore(config, frontend, window=window, num_drafts=num_drafts, on_shutdown=lambda: group.stop())
-        group = WorkerGroup(config, context, engine.layout, engine.group_event, body=BODY)
+        group = WorkerGroup(config, context, engine.layout, engine.group_event, on_trial=engine.on_trial, body=BODY)
         engine.attach(group)
         running = Running(frontend, engine, group)
 

@@ -104,6 +104,25 @@ def test_a_request_that_kills_workers_fails_alone(tmp_path: Path) -> None:
     assert running.failure is None
 
 
+def test_trials_do_not_use_up_the_restarts(tmp_path: Path) -> None:
+    """Two that kill workers among others: the two crashes that make suspects count, those of the trials do not."""
+
+    async def body(engine: Running) -> None:
+        frontend = engine.frontend
+        ids = add_eight(frontend)
+        for number in (20, 21):
+            frontend.say(request(number, [666, number], 5))
+        await frontend.finished(*ids, 20, 21)
+        for number in ids:
+            frontend.verify(number, CONTEXT)
+        await idle(frontend)
+
+    running = run(engine_config(tmp_path, "fake?poison=666", max_restarts=3), body)
+    assert {running.frontend.seen[number].finish for number in (20, 21)} == {"error"}
+    assert running.failure is None
+    assert running.group.restarts > 3
+
+
 def test_restarts_are_bounded(tmp_path: Path) -> None:
     async def body(engine: Running) -> None:
         engine.frontend.say(request(1, [666, 1, 2], 5))

@@ -10,11 +10,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from octavo import __version__, serve
 from octavo.actors.errors import ChildrenFailed, ProcessDied
+from octavo.actors.supervisor import ChildExit, Verdict
+from octavo.config import ServeConfig
 from octavo.errors import ConfigError, ProtocolError
 from octavo.runfolder import run_folder
 
@@ -110,3 +113,15 @@ def test_only_folders_of_killed_servers_are_swept(short: Path, monkeypatch: pyte
         left = {path.name for path in short.iterdir()}
     assert "octavo-dead" not in left
     assert {"octavo-live", "octavo-odd"} <= left
+
+
+def test_a_core_that_dies_in_a_trial_does_not_count() -> None:
+    server = serve._Server(ServeConfig(model="m"), "frontend", cast(Any, None), Path("."), 0.0)
+    died = ChildExit("engine", ProcessDied("engine", -9, []))
+    assert server._on_exit(died) is None
+    server._on_event("frontend", {"event": "trial", "active": True})
+    assert server._on_exit(died) is Verdict.RESTART_UNCOUNTED
+    assert server._on_exit(ChildExit("frontend", ProcessDied("frontend", -9, []))) is None
+    assert server._on_exit(ChildExit("engine", ProcessDied("engine", 3, []))) is Verdict.GIVE_UP
+    server._on_event("frontend", {"event": "trial", "active": False})
+    assert server._on_exit(died) is None
