@@ -268,7 +268,11 @@ class ServeConfig:
     )
     dtype: str = _setting("auto", _dtype, "Model", "auto (bfloat16), bfloat16 or float32", "TYPE")
     load_format: str = _setting(
-        "auto", _choice("auto", "dummy"), "Model", "auto, or dummy: random weights from config.json alone", "FORMAT"
+        "auto",
+        _choice("auto", "dummy"),
+        "Model",
+        "auto, or dummy: random weights from config.json alone; without a tokenizer, ids are the words w0, w1, ...",
+        "FORMAT",
     )
     revision: str = _setting(
         "", str, "Model", "branch, tag or commit of a model on the Hub; default: its main branch", "NAME"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.shapes import QWEN3_06B, QWEN3_8B, Shape
+from octavo.modelfiles.word_tokenizer import word_tokenizer
 from octavo.models.registry import ARCHITECTURES
 
 __all__ = ["SHAPES", "write_model"]
@@ -20,7 +21,7 @@ def write_model(name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     shape = SHAPES[name]
     (folder / "config.json").write_text(json.dumps(_config(shape, tied=name == "06b")), encoding="utf-8")
-    (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(shape.vocab)), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(json.dumps(word_tokenizer(shape.vocab)), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text("{}", encoding="utf-8")
     return folder
 
@@ -45,19 +46,4 @@ def _config(shape: Shape, tied: bool) -> dict[str, Any]:
         "eos_token_id": None,
         "torch_dtype": "bfloat16",
         "hidden_act": "silu",
-    }
-
-
-def _tokenizer(vocab: int) -> dict[str, Any]:
-    """Return a tokenizer of words between spaces: w0, w1 and so on."""
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": None,
-        "decoder": None,
-        "model": {"type": "WordLevel", "vocab": {f"w{index}": index for index in range(vocab)}, "unk_token": "w0"},
     }

@@ -12,7 +12,7 @@ from octavo.errors import ModelError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["convert_slow_tokenizer"]
+__all__ = ["convert_slow_tokenizer", "has_slow_tokenizer"]
 
 #: Files of slow tokenizers that Transformers converts.
 _SLOW = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "vocab.json")
@@ -25,6 +25,11 @@ _CONVERT = (
     "    sys.exit('Transformers has no fast form of it')\n"
     "tokenizer.backend_tokenizer.save(sys.argv[2])\n"
 )
+
+
+def has_slow_tokenizer(source: Path) -> bool:
+    """Return whether the folder has files of a slow tokenizer."""
+    return any((source / name).is_file() for name in _SLOW)
 
 
 def convert_slow_tokenizer(source: Path, folder: Path) -> None:

@@ -11,7 +11,8 @@ from octavo.errors import ConfigError
 from octavo.modelfiles import hub
 from octavo.modelfiles.gguf_reader import read_gguf
 from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
-from octavo.modelfiles.slow_tokenizer import convert_slow_tokenizer
+from octavo.modelfiles.slow_tokenizer import convert_slow_tokenizer, has_slow_tokenizer
+from octavo.modelfiles.word_tokenizer import word_tokenizer
 
 if TYPE_CHECKING:
     from octavo.modelfiles.files import ModelFiles
@@ -40,9 +41,10 @@ def export_tokenizer(files: ModelFiles, folder: Path, tokenizer: str = "", chat_
     """Write the tokenizer, tokenizer_config.json, generation_config.json, config.json, chat templates into `folder`.
 
     Copies of the model's own files (tokenizer.json, tekken.json or a tiktoken file), made from a GGUF file's metadata,
-    or a slow tokenizer as Transformers converts it. `tokenizer`: a folder, a tokenizer.json, a .gguf file or a name on
-    the Hub to take instead of the model's. `chat_template`: a file, or the template itself. Raises ModelError if the
-    model has no tokenizer or one that is not supported, and ConfigError if what the user gave is not there.
+    or a slow tokenizer as Transformers converts it; with dummy weights and no tokenizer, a word for each id.
+    `tokenizer`: a folder, a tokenizer.json, a .gguf file or a name on the Hub to take instead of the model's.
+    `chat_template`: a file, or the template itself. Raises ModelError if the model has no tokenizer or one that is not
+    supported, and ConfigError if what the user gave is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     template = read_template(chat_template)
@@ -51,6 +53,8 @@ def export_tokenizer(files: ModelFiles, folder: Path, tokenizer: str = "", chat_
         metadata = read_gguf(source).metadata
         _write(folder / "tokenizer.json", tokenizer_from_gguf(metadata))
         _write(folder / "tokenizer_config.json", tokenizer_config_from_gguf(metadata, files.context_len))
+    elif files.kind == "dummy" and not tokenizer and not _has_tokenizer(source):
+        _write(folder / "tokenizer.json", word_tokenizer(files.vocab_size))
     elif source.is_file():
         shutil.copyfile(source, folder / "tokenizer.json")
     else:
@@ -92,6 +96,10 @@ def _given(tokenizer: str) -> Path:
         f"--tokenizer {tokenizer}: there is no such file or folder, and it is no name on the Hub (ORG/NAME)",
         "tokenizer",
     )
+
+
+def _has_tokenizer(source: Path) -> bool:
+    return any((source / name).is_file() for name in _READ) or has_slow_tokenizer(source)
 
 
 def _copy(source: Path, folder: Path) -> None:

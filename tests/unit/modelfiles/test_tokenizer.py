@@ -298,3 +298,20 @@ def test_tekken_and_tiktoken_files_are_copied(tmp_path: Path) -> None:
         export_tokenizer(files, tmp_path / name)
         assert (tmp_path / name / name).is_file()
         (files.path / name).unlink()
+
+
+def test_dummy_weights_need_no_tokenizer(tmp_path: Path) -> None:
+    """Each id is a word; a folder that has a tokenizer keeps its own."""
+    make_llama(tmp_path / "model")
+    for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "model" / name).unlink()
+    files = resolve(str(tmp_path / "model"), "dummy")
+    export_tokenizer(files, tmp_path / "out")
+    made = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    assert made.get_vocab_size() == files.vocab_size
+    assert made.encode("w5 w287 what").ids == [5, 287, 0]
+    assert made.decode([5, 287]) == "w5 w287"
+    text = (tmp_path / "out" / "tokenizer.json").read_text()
+    (tmp_path / "model" / "tokenizer.json").write_text(text.replace('"w5"', '"v5"'))
+    export_tokenizer(files, tmp_path / "again")
+    assert Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).token_to_id("v5") == 5
