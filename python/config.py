@@ -430,7 +430,7 @@ class ServeConfig:
         60.0,
         _seconds,
         "Server",
-        "an engine core or frontend that stands still for so long is taken for hung and restarted",
+        "an engine core or frontend that stands still for so long is taken for hung and restarted; 0: never",
         "SECONDS",
     )
     max_restarts: int = _setting(

@@ -207,7 +207,7 @@ class _Server:
                 name=name,
                 argv=argv,
                 pass_fds=fds,
-                hang_timeout_s=self.config.process_timeout,
+                hang_timeout_s=self.config.process_timeout or None,
                 dump_signal=signal.SIGUSR1 if name == "engine" else None,
             ),
             StdoutLink(),
