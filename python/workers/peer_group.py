@@ -15,9 +15,11 @@ from torch import distributed
 from octavo.layers.parallel import RankGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
-__all__ = ["PeerGroup", "join_peers"]
+__all__ = ["PeerGroup", "agree", "join_peers"]
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ _log = logging.getLogger(__name__)
 _LEAST, _MOST = 768 << 10, 8 << 20
 #: Each rank's part is read in pieces of 16 bytes.
 _PIECE = 16
+#: What is compared with NCCL when ranks meet.
+_SIZES = (_LEAST, _MOST, 3 * _LEAST, 3 * _LEAST, _LEAST)
 
 
 class PeerGroup(RankGroup):
@@ -46,7 +50,10 @@ class PeerGroup(RankGroup):
 
 
 def join_peers() -> RankGroup:
-    """Return the group of all ranks, which have joined already: by peer memory where the GPUs allow it."""
+    """Return the group of all ranks, which have joined already: by peer memory where that works.
+
+    Before it is used, its sums are compared with NCCL's.
+    """
     try:
         from torch.distributed import _symmetric_memory as symmetric
 
@@ -55,4 +62,28 @@ def join_peers() -> RankGroup:
     except (ImportError, RuntimeError, AttributeError) as error:
         _log.warning("GPUs do not read each other's memory (%s): all sums go through NCCL", error)
         return RankGroup()
-    return PeerGroup(buffer)
+    group, plain = PeerGroup(buffer), RankGroup()
+    wrong = 0 if agree(group.all_reduce, plain.all_reduce, _SIZES, group.rank, buffer.device) else 1
+    if int(plain.all_reduce(torch.tensor([wrong], device=buffer.device))):  # all ranks must go the same way
+        _log.warning("sums over peer memory differ from NCCL's: all sums go through NCCL")
+        return plain
+    return group
+
+
+def agree(
+    one: Callable[[Tensor], Tensor],
+    other: Callable[[Tensor], Tensor],
+    sizes: tuple[int, ...],
+    rank: int,
+    device: torch.device,
+) -> bool:
+    """Return whether two all-reduces give the same sums of random tensors of `sizes` bytes, several in a row.
+
+    All ranks call it with the same sizes. Sums of more than two ranks may be added in another order.
+    """
+    generator = torch.Generator(device).manual_seed(rank)
+    same = True
+    for size in sizes:
+        x = torch.randn(size // 2, generator=generator, device=device).to(torch.bfloat16)
+        same &= torch.allclose(one(x.clone()).float(), other(x.clone()).float(), rtol=0.05, atol=0.05)
+    return same
