@@ -274,3 +274,52 @@ def test_it_starts_at_once(tiny: Path) -> None:
     began = time.monotonic()
     with rendering(tiny):
         assert time.monotonic() - began < 2  # 0.5 s is measured with a real vocabulary in bench/render
+
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+SAID = 'hm\n</think>\n\nLet me see.<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich"}}\n</tool_call>'
+
+
+def test_reasoning_and_calls_are_told_apart_however_the_output_is_cut(tiny: Path) -> None:
+    tokenizer = make_tokenizer()
+    ids = tokenizer(SAID, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
+    prompt = tokenizer("<|start|>assistant\n<think>\n", add_special_tokens=False)["input_ids"]
+    request = {"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+    flags = ("--reasoning-parser", "qwen3", "--tool-call-parser", "hermes", "--enable-auto-tool-choice")
+    with rendering(tiny, *flags) as running:
+        generated = {"request_id": "r", "choices": [{"index": 0, "token_ids": ids, "finish_reason": "stop"}]}
+        body = {"generate_response": generated, "prompt_token_ids": prompt, "chat_request": request}
+        whole = post(running.url, f"{CHAT}/derender", body)
+        choice = whole["choices"][0]
+        (call,) = choice["message"]["tool_calls"]
+        assert choice["finish_reason"] == "tool_calls"
+        assert choice["message"]["content"].strip() == "Let me see."
+        assert choice["message"]["reasoning"].strip() == "hm"
+        assert json.loads(call["function"]["arguments"]) == {"city": "Zürich"}
+        assert whole["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
+        for size in (1, 7, 50):
+            state, deltas, reasons = None, [], []
+            for at in range(0, len(ids), size):
+                end = "stop" if at + size >= len(ids) else None
+                part = [{"index": 0, "token_ids": ids[at : at + size], "finish_reason": end}]
+                chunk = {"stream": True, "generate_chunk": {"request_id": "r", "choices": part}, "stream_state": state}
+                answer = post(
+                    running.url, f"{CHAT}/derender", {**chunk, "prompt_token_ids": prompt, "chat_request": request}
+                )
+                state = answer["stream_state"]
+                (piece,) = answer["chunk"]["choices"]
+                deltas.append(piece["delta"])
+                reasons.append(piece["finish_reason"])
+            for name in ("content", "reasoning"):
+                assert "".join(delta.get(name, "") for delta in deltas) == choice["message"][name]
+            calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
+            assert "".join(part["function"]["arguments"] for part in calls) == call["function"]["arguments"]
+            assert [part["id"] for part in calls if "id" in part] == [call["id"]]
+            assert reasons == [None] * (len(reasons) - 1) + ["tool_calls"]
+
+
+def test_tools_without_a_parser_are_refused_by_name(renderer: Renderer) -> None:
+    request = {"messages": [{"role": "user", "content": "hi"}], "tools": [TOOL]}
+    body = {"generate_response": {"choices": [{"token_ids": [1]}]}, "chat_request": request}
+    assert post(renderer.url, f"{CHAT}/derender", body, 400)["error"]["param"] == "chat_request.tools"
+    assert post(renderer.url, f"{CHAT}/render", request)["token_ids"]
