@@ -323,3 +323,21 @@ def test_tools_without_a_parser_are_refused_by_name(renderer: Renderer) -> None:
     body = {"generate_response": {"choices": [{"token_ids": [1]}]}, "chat_request": request}
     assert post(renderer.url, f"{CHAT}/derender", body, 400)["error"]["param"] == "chat_request.tools"
     assert post(renderer.url, f"{CHAT}/render", request)["token_ids"]
+
+
+def test_ct14_one_bos_wherever_a_prompt_comes_from(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{{ bos_token }}{% for m in messages %}[{{ m.content }}]{% endfor %}"
+    tokenizer.save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "add_bos_token": True}))
+    bos, messages = tokenizer.bos_token_id, [{"role": "user", "content": "hi"}]
+    with rendering(tmp_path) as running:
+        rendered = post(running.url, f"{CHAT}/render", {"messages": messages})["token_ids"]
+        assert rendered == tokenizer("<|start|>[hi]", add_special_tokens=False)["input_ids"]
+        assert rendered.count(bos) == 1
+        counted = post(running.url, "/tokenize", {"messages": messages})
+        assert (counted["tokens"], counted["count"]) == (rendered, len(rendered))
+        (plain,) = post(running.url, f"{COMPLETIONS}/render", {"prompt": "hi"})
+        assert plain["token_ids"][0] == bos
+        assert plain["token_ids"].count(bos) == 1
