@@ -103,6 +103,13 @@ impl ChatTemplate {
         env: &Environment<'static>,
         conversation: &Conversation,
     ) -> Result<String, RenderError> {
+        let thought = conversation
+            .messages
+            .iter()
+            .any(|message| reasoning(message).is_some());
+        if !thought && !conversation.continue_final_message {
+            return run(env, conversation, &conversation.messages);
+        }
         let mut messages = conversation.messages.clone();
         messages.iter_mut().for_each(alias_reasoning);
         let continued = match conversation.continue_final_message {
@@ -154,18 +161,21 @@ fn run(
 /// The names under which templates read what the model thought; the first that is set holds.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
+/// What a message's author thought.
+fn reasoning(message: &Value) -> Option<&Value> {
+    let mut named = REASONING.iter().filter_map(|name| message.get(*name));
+    named.find(|value| !value.is_null())
+}
+
 /// Copies a message's reasoning to the names that it lacks, as Transformers does: `reasoning_content` always, `thinking`
 /// where it is absent.
 fn alias_reasoning(message: &mut Value) {
+    let Some(reasoning) = reasoning(message).cloned() else {
+        return;
+    };
     let Some(fields) = message.as_object_mut() else {
         return;
     };
-    let reasoning = REASONING
-        .iter()
-        .filter_map(|name| fields.get(*name))
-        .find(|value| !value.is_null())
-        .cloned();
-    let Some(reasoning) = reasoning else { return };
     let mut aliased = Map::with_capacity(fields.len() + 2);
     aliased.insert("thinking".to_owned(), reasoning.clone());
     aliased.extend(std::mem::take(fields));
