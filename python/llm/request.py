@@ -7,7 +7,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from octavo.llm.outputs import CompletionOutput, RequestOutput
-from octavo.wire.frontend import AddRequest, RequestRejected, SamplingParams
+from octavo.wire.frontend import AddRequest, Grammar, RequestRejected, SamplingParams
 
 if TYPE_CHECKING:
     from octavo_native import Prepared
@@ -23,8 +23,8 @@ class Request:
     Token ids stay packed, 4 bytes each, until they are asked for: batches hold thousands of requests.
     """
 
-    __slots__ = ("_cached", "_output", "_stop_reason", "_texts", "_tokens", "error", "finish", "id", "name", "prompt",
-                 "prompt_ids", "sampling")  # fmt: skip
+    __slots__ = ("_cached", "_output", "_stop_reason", "_texts", "_tokens", "error", "finish", "grammar", "id", "name",
+                 "prompt", "prompt_ids", "sampling")  # fmt: skip
 
     def __init__(self, id_: int, name: str, prompt: str | None, prepared: Prepared) -> None:
         self.id = id_
@@ -33,6 +33,7 @@ class Request:
         self.prompt_ids = prepared.prompt  # packed
         seed, max_tokens, temperature, top_p, top_k, stop_ids = prepared.sampling
         self.sampling = SamplingParams(seed, max_tokens, temperature, top_p, top_k, tuple(stop_ids))
+        self.grammar = None if prepared.grammar is None else Grammar(*prepared.grammar)
         self.finish: str | None = None
         self.error: str | None = None  # with "error": what happened
         self._output = prepared.output()
@@ -43,7 +44,8 @@ class Request:
 
     def message(self) -> AddRequest:
         """Return what the engine is told; it arrives now."""
-        return AddRequest(self.id, 1, self.name, self.prompt_ids, b"", self.sampling, time.time_ns() // 1000)
+        now = time.time_ns() // 1000
+        return AddRequest(self.id, 1, self.name, self.prompt_ids, b"", self.sampling, now, grammar=self.grammar)
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -9,6 +9,7 @@ use crate::message::Message;
 use crate::reasoning::ReasoningFields;
 use crate::sampling::SamplingFields;
 use crate::scheduling::SchedulingFields;
+use crate::structured::StructuredFields;
 use crate::tools::ToolFields;
 use crate::unsupported::{self, Route};
 
@@ -42,6 +43,8 @@ pub struct ChatRequest {
     pub template: TemplateFields,
     /// Tools, and which calls are wanted.
     pub tools: ToolFields,
+    /// What the answer must be.
+    pub structured: StructuredFields,
     /// How the answer carries thoughts.
     pub reasoning: ReasoningFields,
     /// How to sample.
@@ -69,6 +72,12 @@ impl ChatRequest {
         let messages = Message::take_all(&mut fields)?;
         let template = template(&mut fields)?;
         let tools = ToolFields::take(&mut fields)?;
+        let structured = StructuredFields::take(&mut fields)?;
+        if structured.structure.is_some() && tools.wants_calls() {
+            let message = "'response_format' and 'structured_outputs' cannot be combined with calls of tools. Leave \
+                           'tools' out, or send \"tool_choice\": \"none\".";
+            return Err(ApiError::invalid(structured.param, message));
+        }
         let reasoning = ReasoningFields::take(&mut fields)?;
         let sampling = SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
         let (stream, include_usage) = stream(&mut fields)?;
@@ -77,6 +86,7 @@ impl ChatRequest {
             messages,
             template,
             tools,
+            structured,
             reasoning,
             sampling,
             scheduling: SchedulingFields::take(&mut fields)?,

@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use crate::field;
 use crate::sampling::{SamplingFields, token_id};
 use crate::scheduling::SchedulingFields;
+use crate::structured::StructuredFields;
 use crate::unsupported::{self, Route};
 
 /// Output tokens where the client names no number, as in OpenAI's API.
@@ -34,6 +35,8 @@ pub struct CompletionRequest {
     pub prompt: Prompt,
     /// Whether the tokenizer adds its own special tokens to a text prompt. Default true.
     pub add_special_tokens: bool,
+    /// What the output must be.
+    pub structured: StructuredFields,
     /// How to sample.
     pub sampling: SamplingFields,
     /// When to serve it, and beside whom.
@@ -64,6 +67,7 @@ impl CompletionRequest {
             model: field::string(&mut fields, "model")?,
             prompt,
             add_special_tokens: field::boolean(&mut fields, "add_special_tokens")?.unwrap_or(true),
+            structured: StructuredFields::take(&mut fields)?,
             sampling,
             scheduling: SchedulingFields::take(&mut fields)?,
             stream,

@@ -20,6 +20,7 @@ mod render;
 mod response;
 mod sampling;
 mod scheduling;
+mod structured;
 mod tokenize;
 mod tools;
 mod unsupported;
@@ -47,6 +48,7 @@ pub use response::{
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;
+pub use structured::{Structure, StructuredFields};
 pub use tokenize::{
     DetokenizeRequest, DetokenizeResponse, TokenizeInput, TokenizeRequest, TokenizeResponse,
 };

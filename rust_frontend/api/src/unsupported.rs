@@ -39,8 +39,6 @@ enum Neutral {
     Word(&'static [&'static str]),
     /// An empty list, object or string.
     Empty,
-    /// `{"type": "text"}`.
-    TypeText,
     /// A list of nothing but "text".
     ListText,
 }
@@ -51,8 +49,6 @@ struct Row(&'static str, On, Neutral);
 const ROWS: &[Row] = &[
     Row("functions", On::Chat, Neutral::Empty),
     Row("function_call", On::Chat, Neutral::Word(&["none"])),
-    Row("response_format", On::Both, Neutral::TypeText),
-    Row("structured_outputs", On::Both, Neutral::Null),
     Row("logprobs", On::Chat, Neutral::Bool(false)),
     Row("logprobs", On::Completion, Neutral::Null),
     Row("top_logprobs", On::Chat, Neutral::Number(0.0)),
@@ -169,9 +165,6 @@ impl Neutral {
             (Self::Empty, Value::Array(given)) => given.is_empty(),
             (Self::Empty, Value::Object(given)) => given.is_empty(),
             (Self::Empty, Value::String(given)) => given.is_empty(),
-            (Self::TypeText, Value::Object(given)) => {
-                given.get("type").is_some_and(|kind| kind == "text")
-            }
             (Self::ListText, Value::Array(given)) => given.iter().all(|item| item == "text"),
             _ => false,
         }
@@ -185,7 +178,6 @@ impl Neutral {
             Self::Number(neutral) => format!(" or send {neutral}"),
             Self::Word(neutral) => format!(" or send \"{}\"", neutral.join("\" or \"")),
             Self::Empty => " or send it empty".to_owned(),
-            Self::TypeText => " or send {\"type\": \"text\"}".to_owned(),
             Self::ListText => " or send [\"text\"]".to_owned(),
         }
     }

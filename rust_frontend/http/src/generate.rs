@@ -59,7 +59,7 @@ async fn handle(
         return Err(stopping().into());
     }
     let body = state.bodies.read(request).await?;
-    let length = body.bytes.len();
+    let length = work(&body.bytes);
     let worker = Arc::clone(&state);
     let prepare = move || prepare(&worker.app, route, &body);
     let ready = state.compute.run(length, prepare).await?;
@@ -91,6 +91,14 @@ async fn handle(
         .await);
     }
     Ok(whole::answer(output, identity, reasoning).await?)
+}
+
+/// How much work a body is, in bytes of plain text: compiling a grammar takes as long as reading a large body.
+fn work(body: &[u8]) -> usize {
+    const GRAMMAR: usize = 64 << 10;
+    let asks = |name: &str| memchr::memmem::find(body, name.as_bytes()).is_some();
+    let guided = asks("\"response_format\"") || asks("\"structured_outputs\"") || asks("\"tools\"");
+    body.len().max(if guided { GRAMMAR } else { 0 })
 }
 
 /// Parses, checks and renders a body.
@@ -172,7 +180,7 @@ pub(crate) fn submit(
         name: identity.id.clone(),
         prompt: prepared.prompt,
         sampling: prepared.sampling,
-        grammar: None,
+        grammar: prepared.grammar,
         priority: scheduling.priority,
         domain: scheduling.cache_salt.map(|salt| Domain {
             salt,

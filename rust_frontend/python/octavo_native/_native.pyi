@@ -146,6 +146,10 @@ class Prepared:
     def sampling(self) -> tuple[int, int, float, float, int, list[int]]:
         """Seed, max_tokens, temperature, top_p, top_k, stop ids: complete, as the engine takes them."""
 
+    @property
+    def grammar(self) -> tuple[str, str] | None:
+        """What the output must be: the kind and text of the wire's Grammar; None: any text."""
+
     def output(self) -> OutputText:
         """Start the text of an output."""
 

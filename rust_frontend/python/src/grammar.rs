@@ -21,6 +21,9 @@ pyo3::create_exception!(
 /// So many masks are not worth another thread.
 const MASKS_PER_THREAD: usize = 4;
 
+/// The schema that was asked for last, compiled: texts are checked many against one.
+static LAST: Mutex<Option<(Value, constraint::Checker)>> = Mutex::new(None);
+
 /// Raise unless a JSON schema can be enforced.
 #[pyfunction]
 pub(crate) fn check_schema(py: Python<'_>, schema: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -33,8 +36,16 @@ pub(crate) fn check_schema(py: Python<'_>, schema: &Bound<'_, PyAny>) -> PyResul
 #[pyfunction]
 pub(crate) fn accepts(py: Python<'_>, schema: &Bound<'_, PyAny>, text: &str) -> PyResult<bool> {
     let schema = value(schema)?;
-    py.detach(|| constraint::accepts(&schema, text))
-        .map_err(|error| refused(&error))
+    py.detach(|| {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(known, _)| *known != schema) {
+            *last = Some((schema.clone(), constraint::Checker::new(&schema)?));
+        }
+        Ok(last
+            .as_ref()
+            .is_some_and(|(_, checker)| checker.accepts(text)))
+    })
+    .map_err(|error: ConstraintError| refused(&error))
 }
 
 /// The words of a model's tokenizer.

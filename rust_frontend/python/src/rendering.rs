@@ -188,6 +188,13 @@ impl PyPrepared {
         )
     }
 
+    /// What the output must be, as the wire's record: kind and text.
+    #[getter]
+    fn grammar(&self) -> Option<(String, String)> {
+        let grammar = self.prepared.grammar.as_ref()?;
+        Some((grammar.kind.clone(), grammar.text.clone()))
+    }
+
     fn output(&self) -> PyOutputText {
         PyOutputText {
             output: self.renderer.output(&self.prepared.output),

@@ -8,6 +8,7 @@ mod conversation;
 mod defaults;
 mod feed;
 mod format;
+mod guide;
 mod limits;
 mod output;
 mod parsers;

@@ -132,6 +132,11 @@ impl Parsers {
         self.machines.is_some()
     }
 
+    /// The format of calls, where one is chosen.
+    pub(crate) fn tool(&self) -> Option<&Format> {
+        self.tool.as_ref()
+    }
+
     /// Checks that calls which a request wants can be read.
     ///
     /// # Errors

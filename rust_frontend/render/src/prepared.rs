@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_wire::frontend::SamplingParams;
+use octavo_wire::frontend::{Grammar, SamplingParams};
 
 use crate::parsers::ParsePlan;
 
@@ -22,6 +22,8 @@ pub struct Prepared {
     pub prompt: Vec<i32>,
     /// Complete: defaults are filled in, the seed is drawn, `max_tokens` fits into the context.
     pub sampling: SamplingParams,
+    /// What the output must be; `None`: any text.
+    pub grammar: Option<Grammar>,
     /// For [`crate::Renderer::output`].
     pub output: OutputPlan,
 }

@@ -9,6 +9,7 @@ use octavo_tokenizer::{Encoding, Tokenizer, TokenizerError};
 use octavo_wire::frontend::SamplingParams;
 
 use crate::defaults::Defaults;
+use crate::guide::{Guide, Model};
 use crate::output::OutputText;
 use crate::parsers::{self, ParserSettings, Parsers};
 use crate::prepared::{Limits, OutputPlan, Prepared};
@@ -56,6 +57,7 @@ pub struct Renderer {
     /// Of the ids of calls, which must differ between servers.
     call_seeds: Seeds,
     parsers: Parsers,
+    guide: Guide,
     warnings: Vec<String>,
 }
 
@@ -94,6 +96,7 @@ impl Renderer {
             seeds: Seeds::new(seed),
             call_seeds: Seeds::new(None),
             parsers: Parsers::default(),
+            guide: Guide::default(),
             warnings,
         })
     }
@@ -172,6 +175,15 @@ impl Renderer {
         let text = rendered.text();
         let unbegun = || self.prompts.unbegun(request);
         prepared.output.parse = self.parsers.plan(request, &text, unbegun);
+        let parse = prepared.output.parse.as_ref();
+        prepared.grammar = match self.parsers.tool().filter(|_| request.tools.wants_calls()) {
+            Some(format) => self
+                .guide
+                .calls(&request.tools, format, parse, &self.model(limits))?,
+            None => self
+                .guide
+                .structured(&request.structured, parse, &self.model(limits))?,
+        };
         Ok(prepared)
     }
 
@@ -233,7 +245,19 @@ impl Renderer {
             }
             Prompt::Tokens(ids) => ids.iter().map(|id| id.cast_unsigned()).collect(),
         };
-        self.prepare(prompt, &request.sampling, limits, "prompt")
+        let mut prepared = self.prepare(prompt, &request.sampling, limits, "prompt")?;
+        prepared.grammar = self
+            .guide
+            .structured(&request.structured, None, &self.model(limits))?;
+        Ok(prepared)
+    }
+
+    fn model(&self, limits: Limits) -> Model<'_> {
+        Model {
+            tokenizer: &self.tokenizer,
+            defaults: &self.defaults,
+            width: limits.vocab_size,
+        }
     }
 
     /// Starts the text of one output.
@@ -276,6 +300,7 @@ impl Renderer {
         Ok(Prepared {
             prompt: ids.into_iter().map(u32::cast_signed).collect(),
             sampling,
+            grammar: None,
             output,
         })
     }

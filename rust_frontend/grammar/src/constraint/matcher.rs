@@ -128,14 +128,35 @@ impl Matcher {
     }
 }
 
-/// Tell whether a text is an instance of a schema, with its keys in the schema's order.
-///
-/// # Errors
-/// A schema that is refused.
-pub fn accepts(schema: &Value, text: &str) -> Result<bool, ConstraintError> {
-    let constraint = Constraint::json_schema(schema, &SchemaOptions::default())?;
-    let grammar = Grammar::compile(&constraint, &Vocabulary::bytes()?)?;
-    Ok(matches_text(&grammar, text))
+/// Tells whether texts are instances of a schema, with their keys in the schema's order.
+#[derive(Debug)]
+pub struct Checker {
+    grammar: Grammar,
+}
+
+impl Checker {
+    /// Compile a schema.
+    ///
+    /// # Errors
+    /// A schema that is refused.
+    pub fn new(schema: &Value) -> Result<Self, ConstraintError> {
+        let constraint = Constraint::json_schema(schema, &SchemaOptions::default())?;
+        Self::of(&constraint)
+    }
+
+    /// Compile any constraint.
+    ///
+    /// # Errors
+    /// A constraint that is refused.
+    pub fn of(constraint: &Constraint) -> Result<Self, ConstraintError> {
+        let grammar = Grammar::compile(constraint, &Vocabulary::bytes()?)?;
+        Ok(Self { grammar })
+    }
+
+    /// Whether the constraint takes the whole text.
+    pub fn accepts(&self, text: &str) -> bool {
+        matches_text(&self.grammar, text)
+    }
 }
 
 /// Whether a grammar over single bytes takes a whole text.
@@ -152,15 +173,18 @@ pub(crate) fn matches_text(grammar: &Grammar, text: &str) -> bool {
     complete || matcher.accepting().unwrap_or(false)
 }
 
-/// The first line of a message of the parser's, without the dump behind it.
+/// What a message of the parser's says, without the dump behind it.
 fn plain(message: &str) -> String {
-    let first = message.lines().next().unwrap_or_default().trim();
-    let first = first
-        .strip_prefix("failed to compile")
-        .map_or(first, str::trim);
-    let mut text: String = first.chars().take(400).collect();
-    if text.is_empty() {
-        "the grammar cannot be compiled".clone_into(&mut text);
-    }
-    text
+    let mut lines = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or("the grammar cannot be compiled");
+    // Errors of expressions have their reason behind a picture of the place.
+    let reason = lines.find_map(|line| line.strip_prefix("error: "));
+    let whole = match reason {
+        Some(reason) => format!("{} {reason}", first.trim_end_matches(':')),
+        None => first.to_owned(),
+    };
+    whole.chars().take(400).collect()
 }

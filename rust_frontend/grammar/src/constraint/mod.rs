@@ -5,6 +5,7 @@
 //! tokenizer; a [`Matcher`] follows one output. The work is that of llguidance; what it reads loosely is lowered or refused
 //! here (`schema/`).
 
+mod calls;
 mod ebnf;
 mod error;
 mod lark;
@@ -14,9 +15,10 @@ mod sources;
 mod tags;
 mod vocabulary;
 
+pub use calls::{Guided, GuidedTool, calls};
 pub use error::ConstraintError;
 pub use lark::Specials;
-pub use matcher::{Grammar, Matcher, accepts};
+pub use matcher::{Checker, Grammar, Matcher};
 pub use schema::{SchemaOptions, check_schema};
 pub use sources::{Constraint, Kind, Thoughts};
 pub use vocabulary::{Vocabulary, Word};

@@ -37,7 +37,12 @@ pub struct SchemaOptions {
 /// # Errors
 /// The keyword that is invalid or not supported, with the reason.
 pub fn check_schema(schema: &Value) -> Result<(), ConstraintError> {
-    let constraint = super::Constraint::json_schema(schema, &SchemaOptions::default())?;
+    compiles(&lower(schema, &SchemaOptions::default())?)
+}
+
+/// Check that a lowered schema compiles.
+pub(crate) fn compiles(lowered: &Value) -> Result<(), ConstraintError> {
+    let constraint = super::Constraint::raw(super::Kind::JsonSchema, lowered.to_string());
     super::Grammar::compile(&constraint, &super::Vocabulary::bytes()?).map(|_| ())
 }
 
