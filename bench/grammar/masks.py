@@ -46,7 +46,7 @@ SAMPLE = {
 CASES: list[tuple[str, dict[str, Any], str]] = [
     ("json_object", {"json_object": True}, json.dumps(SAMPLE)),
     ("json_schema", {"json": PERSON}, json.dumps(SAMPLE)),
-    ("regex", {"regex": "([A-Z][a-z]+ ){3,20}[0-9]{4}"}, "Some Words Of A Title From 1843"),
+    ("regex", {"regex": "([A-Z][a-z]+ ){3,20}[0-9]{4}"}, "Some Words Of Any Title From 1843"),
     ("choice", {"choice": ["positive", "negative", "neutral"]}, "neutral"),
     (
         "ebnf",

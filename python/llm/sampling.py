@@ -25,6 +25,7 @@ class SamplingParams:
     temperature: 0 is greedy. top_p: above 0, at most 1. top_k: 0 or -1 for all tokens. seed: None lets the LLM draw one
     from its own. max_tokens: None for as many as the context leaves. stop: at most four strings that end the output and
     are not part of it. stop_token_ids: further ids that end it. ignore_eos: go on after the model's own end tokens.
+    structured_outputs: what the output must be, as the server's field of that name: {"json": schema}, {"regex": …}, ….
     """
 
     temperature: float
@@ -35,6 +36,7 @@ class SamplingParams:
     stop: tuple[str, ...]
     stop_token_ids: tuple[int, ...]
     ignore_eos: bool
+    structured_outputs: dict[str, Any] | None
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class SamplingParams:
         stop: str | Sequence[str] | None = None,
         stop_token_ids: Sequence[int] | None = None,
         ignore_eos: bool = False,
+        structured_outputs: dict[str, Any] | None = None,
         **unknown: Any,
     ) -> None:
         """Keep the arguments; ranges are checked with the request, by the same rules as the server's.
@@ -67,6 +70,7 @@ class SamplingParams:
             "stop": (stop,) if isinstance(stop, str) else tuple(stop or ()),
             "stop_token_ids": tuple(stop_token_ids or ()),
             "ignore_eos": ignore_eos,
+            "structured_outputs": structured_outputs,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -85,6 +89,7 @@ def body_fields(params: SamplingParams | None) -> dict[str, Any]:
         "stop": list(params.stop),
         "stop_token_ids": list(params.stop_token_ids),
         "ignore_eos": params.ignore_eos,
+        "structured_outputs": params.structured_outputs,
     }
 
 

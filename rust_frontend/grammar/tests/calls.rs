@@ -101,7 +101,7 @@ fn one_call_where_only_one_is_allowed() {
     let checker = guided(hermes, single).unwrap();
     let render = hermes.render.as_ref().unwrap();
     let call = ("get_weather", good());
-    assert!(checker.accepts(&render.write(&message(&[call.clone()]))));
+    assert!(checker.accepts(&render.write(&message(std::slice::from_ref(&call)))));
     assert!(!checker.accepts(&render.write(&message(&[call.clone(), call]))));
 }
 
