@@ -8,6 +8,9 @@ use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokR
 
 use super::error::ConstraintError;
 
+/// Longer words cannot be in the trie: grammars never allow them.
+const MAX_WORD: usize = 1000;
+
 /// What one token id stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Word {
@@ -53,9 +56,9 @@ impl Vocabulary {
             .map_err(|_| ConstraintError::whole("the vocabulary is too large"))?;
         let bytes: Vec<Vec<u8>> = (0..width)
             .map(|id| match words.get(id) {
-                Some(Word::Bytes(bytes)) => bytes.clone(),
-                Some(Word::Special(name)) => special(name),
-                None => Vec::new(),
+                Some(Word::Bytes(bytes)) if bytes.len() <= MAX_WORD => bytes.clone(),
+                Some(Word::Special(name)) if name.len() <= MAX_WORD => special(name),
+                _ => Vec::new(),
             })
             .collect();
         let trie = TokTrie::from(&TokRxInfo::new(size, *first), &bytes).with_eos_tokens(&end);
