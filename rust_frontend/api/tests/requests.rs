@@ -154,13 +154,48 @@ fn edges_of_the_ranges_are_allowed() {
 }
 
 #[test]
+fn one_field_at_most_says_what_the_output_must_be() {
+    let object = json!({"response_format": {"type": "json_object"}});
+    assert!(chat(object).unwrap().structured.structure.is_some());
+    assert!(
+        chat(json!({"response_format": {"type": "text"}}))
+            .unwrap()
+            .structured
+            .structure
+            .is_none()
+    );
+    for (extra, param) in [
+        (
+            json!({"response_format": {"type": "weird"}}),
+            "response_format.type",
+        ),
+        (
+            json!({"response_format": {"type": "json_schema"}}),
+            "response_format.json_schema",
+        ),
+        (json!({"structured_outputs": {}}), "structured_outputs"),
+        (
+            json!({"structured_outputs": {"choice": []}}),
+            "structured_outputs.choice",
+        ),
+        (
+            json!({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}),
+            "structured_outputs",
+        ),
+    ] {
+        let error = chat(extra.clone()).unwrap_err();
+        assert_eq!(
+            (error.status(), error.param.as_deref()),
+            (400, Some(param)),
+            "{extra}"
+        );
+    }
+}
+
+#[test]
 fn what_is_not_implemented_is_refused_by_name() {
     for (extra, param) in [
         (json!({"functions": [{"name": "f"}]}), "functions"),
-        (
-            json!({"response_format": {"type": "json_object"}}),
-            "response_format",
-        ),
         (json!({"logprobs": true}), "logprobs"),
         (json!({"top_logprobs": 2}), "top_logprobs"),
         (json!({"n": 2}), "n"),
