@@ -190,6 +190,9 @@ fn so13_masks_and_tokens_agree_in_every_state() {
                 (matcher, complete)
             };
             let (mut matcher, complete) = at();
+            if complete {
+                continue; // It has ended: nobody asks what comes next.
+            }
             let mut mask = [0u32];
             matcher.mask(&mut mask).unwrap();
             for token in 0..=end {
@@ -199,7 +202,7 @@ fn so13_masks_and_tokens_agree_in_every_state() {
                     at().0.accept(token).is_ok(),
                     "{path:?} then {token}"
                 );
-                if allowed && token != end && !complete {
+                if allowed && token != end {
                     longer.push(path.iter().copied().chain([token]).collect());
                 }
             }
