@@ -57,8 +57,25 @@ impl GenerateRequest {
 /// Reads `sampling_params`, whose fields are those of a completion.
 fn sampling_params(mut fields: Map<String, Value>) -> Result<SamplingFields, ApiError> {
     unsupported::refuse(Route::Completion, &fields)
+        .and_then(|()| refuse_form(&fields))
         .and_then(|()| SamplingFields::take(&mut fields, &["max_tokens"]))
         .map_err(|error| error.within("sampling_params"))
+}
+
+/// Refuses what asks for an output of a certain form: bodies of this route carry no grammar.
+pub(crate) fn refuse_form(fields: &Map<String, Value>) -> Result<(), ApiError> {
+    let asks =
+        |value: &&Value| !value.is_null() && value.get("type").is_none_or(|kind| kind != "text");
+    for name in ["response_format", "structured_outputs"] {
+        if let Some(value) = fields.get(name).filter(asks) {
+            let message = format!(
+                "'{name}' is not supported on this route; got {}. Leave it out.",
+                field::shown(value)
+            );
+            return Err(ApiError::unsupported(name, message));
+        }
+    }
+    Ok(())
 }
 
 /// Takes a list of at least one token id.
