@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--model", default=os.environ.get("OCTAVO_SMOLLM2"))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--note", default="", help="what a reader must know: the build, what else ran")
     args = parser.parse_args()
     if not args.model:
         parser.error("give --model, a folder or a .gguf file")
@@ -119,7 +120,8 @@ def main() -> None:
     for row in rows:
         print("  ".join(f"{key} {value}" for key, value in row.items()))
     if args.out:
-        head = {"machine": platform.machine(), "cpus": os.cpu_count(), "vocab_size": files.vocab_size}
+        head: dict[str, Any] = {"machine": platform.machine(), "cpus": os.cpu_count(), "note": args.note}
+        head["vocab_size"] = files.vocab_size
         args.out.write_text(
             json.dumps(head | {"vocabulary_ms": round(vocabulary_ms), "grammars": rows}, indent=1) + "\n"
         )
