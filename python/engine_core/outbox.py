@@ -6,13 +6,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from octavo.engine_core.news import join
 from octavo.wire.codec import CORE
 from octavo.wire.frontend import Deltas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from octavo.wire.frontend import ControlDone, Delta, EngineFault, EngineReady, Goodbye, RequestRejected, Stats
+    from octavo.wire.frontend import (
+        ControlDone,
+        Delta,
+        EngineFault,
+        EngineReady,
+        Goodbye,
+        Logprobs,
+        RequestRejected,
+        Stats,
+    )
 
 __all__ = ["Outbox"]
 
@@ -20,19 +30,25 @@ __all__ = ["Outbox"]
 class _Waiting:
     """Deltas of one request, merged. A bytearray, so that many steps cost no more than their tokens."""
 
-    __slots__ = ("_delta", "_tokens")
+    __slots__ = ("_delta", "_logprobs", "_tokens")
 
     def __init__(self, delta: Delta) -> None:
-        self._delta = delta  # all but the tokens
+        self._delta = delta  # all but the tokens and their log probabilities
         self._tokens = bytearray(delta.tokens)  # int32 [n]
+        self._logprobs: list[Logprobs] = [delta.logprobs] if delta.logprobs else []
 
     def add(self, delta: Delta) -> None:
         """Append a delta that starts where this ends; a later attempt replaces this, an earlier one is dropped."""
         if delta.attempt != self._delta.attempt:
             if delta.attempt > self._delta.attempt:
                 self._delta, self._tokens = delta, bytearray(delta.tokens)
+                self._logprobs = [delta.logprobs] if delta.logprobs else []
             return
         self._tokens += delta.tokens
+        if delta.logprobs is not None:
+            self._logprobs.append(delta.logprobs)
+        if delta.prompt_logprobs is not None:
+            self._delta = msgspec.structs.replace(self._delta, prompt_logprobs=delta.prompt_logprobs)
         if delta.finish is not None or (self._delta.cached_tokens is None and delta.cached_tokens is not None):
             self._delta = msgspec.structs.replace(
                 self._delta,
@@ -44,7 +60,7 @@ class _Waiting:
         """Return one delta that says what all said."""
         if len(self._tokens) == len(self._delta.tokens):
             return self._delta
-        return msgspec.structs.replace(self._delta, tokens=bytes(self._tokens))
+        return msgspec.structs.replace(self._delta, tokens=bytes(self._tokens), logprobs=join(self._logprobs))
 
 
 class Outbox:

@@ -9,10 +9,12 @@ from octavo.errors import ProtocolError
 from octavo.wire.frontend import Delta, Finish
 
 if TYPE_CHECKING:
+    from octavo.engine_core.news import News
     from octavo.engine_core.request import Request
     from octavo.engine_core.sched.draft import Row
     from octavo.engine_core.sched.scheduler import Scheduler
-    from octavo.wire.worker import StepResult
+    from octavo.wire.frontend import Logprobs
+    from octavo.wire.worker import RowLogprobs, StepResult
 
 __all__ = ["apply_result", "end_delta"]
 
@@ -43,6 +45,7 @@ def _apply_rows(scheduler: Scheduler, rows: list[Row], result: StepResult, begin
     lengths, tokens = array("i", result.lengths[begin:]), array("i", result.tokens[begin:])
     deltas: list[Delta] = []
     entry = offset = 0
+    told, prompts = _by_row(result.logprobs), _by_row(result.prompt_logprobs)
     for row in rows:
         sampled = tokens[:0]
         if row.samples:
@@ -52,7 +55,17 @@ def _apply_rows(scheduler: Scheduler, rows: list[Row], result: StepResult, begin
             sampled = tokens[offset : offset + length]
             entry, offset = entry + 1, offset + length
         outcome = scheduler.complete(row, sampled)
-        if outcome is not None and outcome.took:
+        if outcome is None:
+            continue
+        news = row.request.news
+        if news is not None:
+            key = (row.slot, row.generation)
+            if key in prompts:
+                news.read_prompt(prompts[key])
+            news.took(told.get(key), outcome.took)
+            if outcome.took and news.due(row.request.emitted, outcome.finish is not None):
+                deltas.append(_delta_with_news(row.request, news, outcome.finish))
+        elif outcome.took:
             kept = sampled if outcome.took == len(sampled) else sampled[: outcome.took]
             deltas.append(_delta(row.request, kept, outcome.finish))
     return deltas
@@ -68,3 +81,26 @@ def _delta(request: Request, sampled: array[int], finish: Finish | None) -> Delt
     queued, request.queued_us = request.queued_us, None
     start = request.emitted - len(sampled)
     return Delta(request.id, request.attempt, start, sampled.tobytes(), finish, cached, queued_us=queued)
+
+
+def _delta_with_news(request: Request, news: News, finish: Finish | None) -> Delta:
+    """Return a delta of all tokens that were not told, with their log probabilities."""
+    cached, request.unreported_cached = request.unreported_cached, None
+    queued, request.queued_us = request.queued_us, None
+    start = news.told
+    logprobs, prompt_logprobs = news.tell(request.emitted)
+    return Delta(
+        id=request.id,
+        attempt=request.attempt,
+        start=start,
+        tokens=request.tokens[request.prompt_len + start :].tobytes(),
+        finish=finish,
+        cached_tokens=cached,
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        queued_us=queued,
+    )
+
+
+def _by_row(found: tuple[RowLogprobs, ...]) -> dict[tuple[int, int], Logprobs]:
+    return {(row.slot, row.generation): row.values for row in found}

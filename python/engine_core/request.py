@@ -6,6 +6,8 @@ from array import array
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from octavo.engine_core.news import News
+from octavo.engine_core.repetition import turns_in_circles
 from octavo.errors import RequestError
 from octavo.wire.frontend import Finish
 
@@ -55,11 +57,14 @@ class Request:
         "key",
         "limit",
         "matcher",
+        "min_tokens",
         "name",
+        "news",
         "num_computed",
         "plain",
         "prompt_len",
         "queued_us",
+        "repetition",
         "row",
         "sampling",
         "slot",
@@ -85,6 +90,10 @@ class Request:
         self.id, self.attempt, self.name = message.id, message.attempt, message.name
         self.sampling = message.sampling
         self.stop_ids = frozenset(message.sampling.stop_token_ids)
+        extras = message.sampling.extras
+        self.min_tokens = 0 if extras is None else extras.min_tokens
+        self.repetition = None if extras is None else extras.repetition
+        self.news = None if extras is None else News(extras, len(self.tokens) - self.prompt_len)
         self.arrival_us = message.arrival_us
         priority = message.priority if limits.priorities else 0
         self.key = (priority, message.arrival_us, message.id)  # the order of service: lower first
@@ -135,6 +144,11 @@ class Request:
         return len(self.tokens) + self.flight_samples + self.flight_drafts + self.flight_steady
 
     @property
+    def reads_prompt(self) -> bool:
+        """Whether the whole prompt must be computed, because its log probabilities are to be told."""
+        return self.news is not None and self.news.reads_prompt
+
+    @property
     def suspect(self) -> bool:
         """Whether it was in flight in two crashes in a row without progress: it runs alone until it makes some."""
         return self.crashes >= 2
@@ -146,11 +160,7 @@ class Request:
 
     def finished_already(self) -> Finish | None:
         """Return why a request that was replayed has nothing left to do, or None."""
-        if self.emitted and self.tokens[-1] in self.stop_ids:
-            return Finish("stop", self.tokens[-1])
-        if self.complete:
-            return Finish("stop")
-        return Finish("length") if len(self.tokens) >= self.limit else None
+        return self._finish() if self.emitted or self.complete else None
 
     def start(self, slot: int, generation: int, tables: KvTables, hit: int) -> None:
         """Run: take a slot and the blocks of a prefix hit."""
@@ -158,6 +168,8 @@ class Request:
         self.status = Status.RUNNING
         self.slot, self.generation, self.tables = slot, generation, tables
         self.num_computed = hit
+        if self.news is not None:
+            self.news.started()
         if not self.started:
             self.started = True
             self.unreported_cached = min(hit, self.prompt_len)
@@ -191,14 +203,8 @@ class Request:
             if self.matcher is not None and (failure := self._follow(self.matcher, token)) is not None:
                 finish = failure
                 break
-            if token in self.stop_ids:
-                finish = Finish("stop", token)
-                break
-            if self.complete:
-                finish = Finish("stop")
-                break
-            if len(self.tokens) >= self.limit:
-                finish = Finish("length")
+            finish = self._finish()
+            if finish is not None:
                 break
         if self.num_computed > self.high_water:
             self.high_water = self.num_computed
@@ -245,6 +251,19 @@ class Request:
             self.complete = matcher.accept(token)
         except RequestError as error:
             return Finish("error", message=error.message)
+        return None
+
+    def _finish(self) -> Finish | None:
+        """Return why the request ends with its last token, or None."""
+        tokens = self.tokens
+        if tokens[-1] in self.stop_ids and self.emitted > self.min_tokens:
+            return Finish("stop", tokens[-1])
+        if self.complete:
+            return Finish("stop")
+        if len(tokens) >= self.limit:
+            return Finish("length")
+        if self.repetition is not None and turns_in_circles(tokens, self.prompt_len, self.repetition):
+            return Finish("repetition")
         return None
 
     def _leave(self) -> KvTables:

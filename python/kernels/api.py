@@ -22,9 +22,11 @@ __all__ = [
     "DecodeInputs",
     "DeviceStep",
     "EmbeddingOps",
+    "History",
     "Kernels",
     "KvCache",
     "LinearOps",
+    "LogitsOps",
     "MaskOps",
     "MoeOps",
     "NormOps",
@@ -211,6 +213,61 @@ class SampleOps(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """The tokens of some rows so far."""
+
+    tokens: Tensor  # [R, L] int32, device: valid up to the row's length
+    prompts: Tensor  # [R] int64, device: how many of them are the prompt
+    lengths: Tensor  # [R] int64, device
+
+
+class LogitsOps(Protocol):
+    """What few requests ask for: changes to their rows' logits before a token is drawn, and log probabilities."""
+
+    def penalize(
+        self, logits: Tensor, history: History, penalties: Tensor
+    ) -> Tensor:  # [R, V] float32, [R, 3] float32 -> [R, V] float32
+        """Apply repetition, frequency and presence penalties (the columns of `penalties`, neutral 1, 0, 0).
+
+        Tokens of prompt or output: positive logits are divided by the first, others multiplied. Tokens of the output:
+        the second is subtracted as often as they stand there, the third once.
+        """
+        ...
+
+    def keep_min_p(
+        self, logits: Tensor, temperature: Tensor, min_p: Tensor
+    ) -> Tensor:  # [R, V] float32, [R] float32, [R] float32 -> [R, V] float32
+        """Return -inf where a token's probability at this temperature is below min_p times that of the best."""
+        ...
+
+    def ban_words(self, logits: Tensor, said: Tensor, words: Tensor) -> None:  # [V] float32, [m - 1], [n, m] int64
+        """Set to -inf the last token of each of `words` whose other tokens were just said.
+
+        `said`: the last tokens of the output, -1 where there are fewer. Shorter words are filled with -2 in front.
+        """
+        ...
+
+    def end_thinking(
+        self, logits: Tensor, tokens: Tensor, prompt_len: int, start: Tensor, end: Tensor, budget: int
+    ) -> Tensor:  # [V] float32, [L] int64, [a] int64, [b] int64 -> [V] float32
+        """Leave nothing but the next token of the `end` marker where a block of thoughts is open and `budget` is spent.
+
+        A block begins behind a `start` marker. All blocks count that the output has begun, and the one that the prompt
+        leaves open.
+        """
+        ...
+
+    def logprobs(
+        self, scores: Tensor, chosen: Tensor, top: int, ids: Tensor | None, normalize: bool
+    ) -> Tensor:  # [R, V] float32, [R] int64, [n] int64 -> [R, 2 W + 1] int32
+        """Return each row's W token ids, the bits of their W float32 values, and the chosen token's rank.
+
+        The tokens are the chosen one, then the `top` best, best first, or `ids` in their order. Values are scores, or
+        with `normalize` their log softmax. The rank is 1 for the best.
+        """
+
+
 class MaskOps(Protocol):
     """Which tokens rows may draw."""
 
@@ -332,4 +389,5 @@ class Kernels:
     sample: SampleOps
     mask: MaskOps
     state: StateOps
+    logits: LogitsOps
     replay: ReplayOps | None = None  # None: steps are not recorded

@@ -11,6 +11,7 @@ from octavo.kernels.ref.activation import RefActivation
 from octavo.kernels.ref.attention import RefAttention
 from octavo.kernels.ref.embedding import RefEmbedding
 from octavo.kernels.ref.linear import RefLinear
+from octavo.kernels.ref.logits import RefLogits
 from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.ref.moe import RefMoe
 from octavo.kernels.ref.norm import RefNorm
@@ -48,6 +49,7 @@ def select(device: str, dtype: str) -> Kernels:
         sample=CpuSample(),
         mask=RefMask(),
         state=RefState(),
+        logits=RefLogits(),
     )
 
 
@@ -63,4 +65,5 @@ def reference() -> Kernels:
         sample=RefSample(),
         mask=RefMask(),
         state=RefState(),
+        logits=RefLogits(),
     )

@@ -15,17 +15,18 @@ from octavo.layers.base import Build
 from octavo.layers.batch import Progress
 from octavo.modelfiles import resolve
 from octavo.models.base import build_model
-from octavo.wire.worker import KvReady, Ready, StepResult
+from octavo.wire.worker import KvReady, Ready, RowLogprobs, StepResult
 from octavo.workers.distributed import join
 from octavo.workers.loading.load import load_weights
 from octavo.workers.memory import device_free_bytes
 from octavo.workers.profiling import profile
 from octavo.workers.runner import Limits, Runner
+from octavo.workers.sampling.logprobs import unpack
 from octavo.workers.threads import choose_threads
 from octavo.workers.transfer import Download
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from octavo.kernels.api import Kernels
     from octavo.models.base import Model
@@ -44,11 +45,24 @@ OUTPUT_RANK = 0
 class LaunchedStep:
     """A step whose tokens are on their way to the host. `ended` is called with its number when they are there."""
 
-    def __init__(self, step: int, drawn: Drawn, started: float, ended: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        step: int,
+        drawn: Drawn,
+        started: float,
+        ended: Callable[[int], None],
+        generation: Callable[[int], int],
+    ) -> None:
         self.step = step
         self._ended = ended
         self._slots, self._generations = drawn.slots, drawn.generations
         self._tokens = Download(drawn.tokens)
+        self._logprobs = [(packed.owners, Download(packed.values)) for packed in drawn.logprobs]
+        # Now: the slot may have another owner when the result is there.
+        self._prompt = [
+            (packed.owners[0], generation(packed.owners[0]), Download(packed.values))
+            for packed in drawn.prompt_logprobs
+        ]
         self._started = started
 
     @property
@@ -67,7 +81,18 @@ class LaunchedStep:
             lengths=b"\x01\x00\x00\x00" * len(self._slots),
             tokens=tokens.astype("<i4").tobytes(),
             compute_us=round((time.perf_counter() - self._started) * 1e6),
+            logprobs=tuple(self._rows()) if self._logprobs else (),
+            prompt_logprobs=tuple(
+                RowLogprobs(slot, generation, unpack(values.wait())) for slot, generation, values in self._prompt
+            ),
         )
+
+    def _rows(self) -> Iterator[RowLogprobs]:
+        for owners, download in self._logprobs:
+            values = download.wait()
+            for row, owner in enumerate(owners):
+                slot, generation = int(self._slots[owner]), int(self._generations[owner])
+                yield RowLogprobs(slot, generation, unpack(values[row : row + 1]))
 
 
 class ModelBody:
@@ -136,7 +161,7 @@ class ModelBody:
         if self._init is None or self._model is None or self._kernels is None:
             raise ProtocolError("AllocateKv came before Init")
         init = self._init
-        limits = Limits(init.max_num_seqs, init.max_model_len, init.max_num_batched_tokens)
+        limits = Limits(init.max_num_seqs, init.max_model_len, init.max_num_batched_tokens, init.logprobs_mode)
         started = time.monotonic()
         self._progress.phase = "loading"
         try:
@@ -170,7 +195,8 @@ class ModelBody:
         if self._init is None or self._init.rank != OUTPUT_RANK:
             self._end(step)
             return None
-        launched = LaunchedStep(step, drawn, self._started, self._end)
+        assert self._runner is not None
+        launched = LaunchedStep(step, drawn, self._started, self._end, self._runner.generation)
         return launched.wait() if launched.immediate else launched
 
     def progress(self) -> tuple[str, int, int]:

@@ -16,7 +16,7 @@ has; a plan that does not fit is a ProtocolError, never silent garbage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from octavo.layers.batch import ForwardBatch, Progress
 from octavo.workers.forward_graphs import ForwardGraphs, forward_sizes
 from octavo.workers.graphs import DecodeGraphs, StepParts, decode_sizes
 from octavo.workers.memory import allocate_caches, cache_bytes
+from octavo.workers.sampling.logprobs import of_prompt
 from octavo.workers.sampling.masking import mask_logits
 from octavo.workers.sampling.sampler import Sampler
 from octavo.workers.state.block_tables import BlockTables
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from octavo.kernels.api import Kernels, PreparedAttention
     from octavo.models.base import Model
     from octavo.wire.worker import KvGroupAlloc, SamplePlan, StepPlan
+    from octavo.workers.sampling.logprobs import Packed
 
 __all__ = ["Drawn", "Limits", "Runner"]
 
@@ -53,6 +55,7 @@ class Limits:
     max_num_seqs: int
     max_model_len: int
     max_num_batched_tokens: int = 1 << 30
+    logprobs_mode: str = "raw_logprobs"  # as in wire.worker.Init
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Drawn:
     slots: Ints  # [R] int32
     generations: Ints  # [R] int32
     tokens: Tensor  # [R] int64, device; valid until the next step is launched
+    logprobs: list[Packed] = field(default_factory=list)  # owners count the rows that drew
+    prompt_logprobs: list[Packed] = field(default_factory=list)  # the owner is a slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class _Held:
     step: int
     hidden: Tensor  # [T, hidden] dtype, device
     rows: _Rows
+    prompt_logprobs: list[Packed]
 
 
 class Runner:
@@ -116,7 +122,7 @@ class Runner:
         self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._held: _Held | None = None
-        self._sampler = Sampler(limits.max_num_seqs, kernels.sample, device)
+        self._sampler = Sampler(limits.max_num_seqs, kernels.sample, kernels.logits, device, limits.logprobs_mode)
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
         if kernels.replay is not None and graph_sizes != ():
@@ -166,10 +172,12 @@ class Runner:
             ids, batch = self._prepare(rows)
             hidden = self._model.forward(ids, batch)
         self._slots.advance(rows.slots, rows.counts)
+        prompt_logprobs = self._prompt_logprobs(hidden, rows)
         if plan.deferred:
-            self._held = _Held(plan.step, hidden, rows)
+            self._held = _Held(plan.step, hidden, rows, prompt_logprobs)
             return None
-        return self._sample(hidden, rows)
+        drawn = self._sample(hidden, rows)
+        return replace(drawn, prompt_logprobs=prompt_logprobs) if prompt_logprobs else drawn
 
     @torch.inference_mode()
     def sample(self, plan: SamplePlan) -> Drawn:
@@ -177,13 +185,13 @@ class Runner:
         held, self._held = self._held, None
         if held is None or held.step != plan.step:
             raise ProtocolError(f"masks of step {plan.step} came, deferred is step {held.step if held else None}")
-        return self._sample(held.hidden, held.rows, plan)
+        return replace(self._sample(held.hidden, held.rows, plan), prompt_logprobs=held.prompt_logprobs)
 
     def _apply(self, plan: StepPlan) -> None:
         self._slots.release(_ints(plan.released).tolist())
         for row in plan.new:
             self._slots.take(row)
-            self._sampler.take(row.slot, row.sampling)
+            self._sampler.take(row.slot, row.sampling, row.prompt_len)
         for diff in plan.blocks:
             self._tables.stage(diff)
         self._slots.apply()
@@ -258,9 +266,28 @@ class Runner:
         if masks is not None:
             mask_logits(logits, slots, masks, self._kernels.mask, self._device)
         places = self._slots.length[slots]  # the index that each drawn token will have
-        tokens = self._sampler.draw(logits, slots, places)
-        self._slots.append(slots, self._move(slots), tokens)
-        return Drawn(slots.astype(np.int32), self._slots.generation[slots], tokens)
+        draws = self._sampler.draw(logits, slots, places, self._slots.tokens)
+        self._slots.append(slots, self._move(slots), draws.tokens)
+        return Drawn(slots.astype(np.int32), self._slots.generation[slots], draws.tokens, draws.logprobs)
+
+    def _prompt_logprobs(self, hidden: Tensor, rows: _Rows) -> list[Packed]:  # [T, hidden] dtype
+        """Return, for slots that want them, the log probabilities of the prompt tokens that follow those computed."""
+        packed, begin = [], 0
+        for slot, start, count in zip(rows.slots.tolist(), rows.starts.tolist(), rows.counts.tolist(), strict=True):
+            wanted = self._sampler.prompt_logprobs(slot)
+            last = min(start + count, self._slots.prompt[slot] - 1)
+            if wanted is not None and start < last:
+                mine = hidden[begin : begin + last - start]
+                following = self._slots.tokens[slot, start + 1 : last + 1].to(torch.int64)
+                normalize = self._sampler.normalize
+                ops = self._kernels.logits
+                packed.append(of_prompt(self._model.logits, mine, following, wanted, slot, normalize, ops))
+            begin += count
+        return packed
+
+    def generation(self, slot: int) -> int:
+        """Return the generation of a slot's owner."""
+        return int(self._slots.generation[slot])
 
     def _none(self) -> Drawn:
         empty = np.zeros(0, dtype=np.int32)

@@ -14,8 +14,10 @@ from array import array
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
+from octavo.engine_core.news import join
+from octavo.engine_core.repetition import turns_in_circles
 from octavo.errors import ModelError
-from octavo.wire.frontend import SamplingParams
+from octavo.wire.frontend import Logprobs, SamplingParams
 from octavo.wire.worker import (
     AllocateKv,
     Init,
@@ -25,13 +27,15 @@ from octavo.wire.worker import (
     KvTensor,
     NewRow,
     Ready,
+    RowLogprobs,
     SamplePlan,
     StepPlan,
     StepResult,
 )
+from tests.engine.fake_extras import choose, fake_logprobs
 from tests.engine.fake_grammar import VOCAB, FakeMatcher
 
-__all__ = ["VOCAB", "FakeCrash", "FakeWorker", "FakeWorkerError", "fake_specs", "reference"]
+__all__ = ["VOCAB", "FakeCrash", "FakeWorker", "FakeWorkerError", "fake_specs", "reference", "reference_logprobs"]
 
 WINDOW = 5
 _KV = (KvTensor("k", (2, 4), "float32"), KvTensor("v", (2, 4), "float32"))
@@ -64,10 +68,20 @@ def fold(state: int, token: int) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def _choose(full: int, window: int, state: int, sampling: SamplingParams, allowed: list[int] | None = None) -> int:
+def _choose(
+    full: int,
+    window: int,
+    state: int,
+    sampling: SamplingParams,
+    tokens: list[int],
+    prompt_len: int,
+    allowed: list[int] | None = None,
+) -> int:
     salt = sampling.seed if sampling.temperature > 0 else 0
     drawn = fold(full ^ window ^ (state * 3 & (2**64 - 1)), salt % 2**31)
-    return drawn % VOCAB if allowed is None else allowed[drawn % len(allowed)]
+    if allowed is not None:
+        return allowed[drawn % len(allowed)]
+    return choose(drawn, tokens, prompt_len, sampling, VOCAB)
 
 
 def _fold_all(tokens: list[int]) -> int:
@@ -85,13 +99,32 @@ def reference(
     state = _fold_all(tokens)
     while len(tokens) < limit:
         allowed = None if grammar is None else grammar.allowed()
-        token = _choose(state, _fold_all(tokens[-WINDOW:]), state, sampling, allowed)
+        token = _choose(state, _fold_all(tokens[-WINDOW:]), state, sampling, tokens, len(prompt), allowed)
         tokens.append(token)
         state = fold(state, token)
         complete = grammar is not None and grammar.accept(token)
-        if complete or token in sampling.stop_token_ids:
+        if complete or _stops(token, len(tokens) - len(prompt), sampling):
             return tokens[len(prompt) :], "stop"
+        rule = sampling.extras and sampling.extras.repetition
+        if rule and len(tokens) < limit and turns_in_circles(tokens, len(prompt), rule):
+            return tokens[len(prompt) :], "repetition"
     return tokens[len(prompt) :], "length"
+
+
+def _stops(token: int, emitted: int, sampling: SamplingParams) -> bool:
+    return token in sampling.stop_token_ids and not (sampling.extras and emitted <= sampling.extras.min_tokens)
+
+
+def reference_logprobs(tokens: list[int], start: int, count: int | None) -> Logprobs | None:
+    """Return the log probabilities of the tokens from `start` on; None where none are asked for."""
+    if count is None:
+        return None
+    state = _fold_all(tokens[:start])
+    rows = []
+    for token in tokens[start:]:
+        rows.append(fake_logprobs(state, token, count, VOCAB))
+        state = fold(state, token)
+    return join(rows)
 
 
 @dataclass
@@ -108,6 +141,7 @@ class _Slot:
     tokens: list[int]
     computed: int
     sampling: SamplingParams
+    prompt_len: int
     prefix: list[int]  # prefix[i]: running hash of the first i tokens: what must be found in the blocks
     tables: list[list[int]] = field(default_factory=list)
 
@@ -187,8 +221,12 @@ class FakeWorker:
         if not len(rows) == len(counts) == len(plan.samples) == len(drafts) or len(set(rows)) != len(rows):
             raise FakeWorkerError(f"plan {plan.step} has rows {list(rows)} and {len(counts)} counts")
         slots, generations, lengths, tokens = array("i"), array("i"), array("i"), array("i")
+        told: list[RowLogprobs] = []
+        prompts: list[RowLogprobs] = []
         for slot, count, samples, k in zip(rows, counts, plan.samples, drafts, strict=True):
+            before = self._slots[slot].computed if slot in self._slots else 0
             sampled = self._row(slot, count, bool(samples), k, allowed.get(slot))
+            self._tell(self._slots[slot], slot, before, len(sampled), told, prompts)
             if samples:
                 slots.append(slot)
                 generations.append(self._slots[slot].generation)
@@ -197,7 +235,24 @@ class FakeWorker:
         self._phase = "idle"
         if self._rank != 0:
             return None
-        return StepResult(plan.step, *(part.tobytes() for part in (slots, generations, lengths, tokens)), 0)
+        parts = (part.tobytes() for part in (slots, generations, lengths, tokens))
+        return StepResult(plan.step, *parts, 0, tuple(told), tuple(prompts))
+
+    def _tell(
+        self, slot: _Slot, number: int, before: int, drawn: int, told: list[RowLogprobs], prompts: list[RowLogprobs]
+    ) -> None:
+        """Add the log probabilities that a row's request asked for."""
+        extras = slot.sampling.extras
+        if extras is None:
+            return
+        values = reference_logprobs(slot.tokens, len(slot.tokens) - drawn, extras.logprobs) if drawn else None
+        if values is not None:
+            told.append(RowLogprobs(number, slot.generation, values))
+        last = min(slot.computed, slot.prompt_len - 1)
+        if extras.prompt_logprobs is not None and before < last:
+            values = reference_logprobs(slot.tokens[: last + 1], before + 1, extras.prompt_logprobs)
+            assert values is not None
+            prompts.append(RowLogprobs(number, slot.generation, values))
 
     def _apply(self, plan: StepPlan) -> None:
         for slot in array("i", plan.released):
@@ -223,7 +278,9 @@ class FakeWorker:
         for token in tokens:
             prefix.append(fold(prefix[-1], token))
         tables: list[list[int]] = [[] for _ in self._groups]
-        self._slots[row.slot] = _Slot(row.generation, tokens, row.computed, row.sampling, prefix, tables)
+        self._slots[row.slot] = _Slot(
+            row.generation, tokens, row.computed, row.sampling, row.prompt_len, prefix, tables
+        )
 
     def _crash(self) -> None:
         if "in_process" in self._settings:
@@ -255,8 +312,8 @@ class FakeWorker:
         proposals = self._propose(slot, drafts)
         sampled = []
         for place in range(drafts + 1):
-            window = self._read_window(slot, slot.computed - 1)
-            token = _choose(self._read_full(slot), window, state, slot.sampling, allowed)
+            full, window = self._read_full(slot), self._read_window(slot, slot.computed - 1)
+            token = _choose(full, window, state, slot.sampling, slot.tokens, slot.prompt_len, allowed)
             sampled.append(token)
             slot.append(token)
             if place == drafts or proposals[place] != token:
@@ -271,7 +328,7 @@ class FakeWorker:
         tokens, proposals = list(slot.tokens), []
         for _ in range(drafts):
             state = _fold_all(tokens)
-            token = _choose(state, _fold_all(tokens[-WINDOW:]), state, slot.sampling)
+            token = _choose(state, _fold_all(tokens[-WINDOW:]), state, slot.sampling, tokens, slot.prompt_len)
             proposals.append(token if state % 3 else (token + 1) % VOCAB)
             tokens.append(token)
         return proposals

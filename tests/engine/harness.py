@@ -10,11 +10,12 @@ from octavo.engine_core.cache.domain import Base
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import build_cache, group_layers
 from octavo.engine_core.core import Core
+from octavo.engine_core.news import join
 from octavo.engine_core.sched.budget import SchedLimits
-from octavo.wire.frontend import AddRequest, Delta, Domain, Grammar, SamplingParams
+from octavo.wire.frontend import AddRequest, Delta, Domain, Grammar, Logprobs, SamplingExtras, SamplingParams
 from octavo.wire.worker import AllocateKv, Init, SamplePlan, StepPlan
 from tests.engine.fake_grammar import FakeGrammars, FakeMatcher
-from tests.engine.fake_worker import FakeCrash, FakeWorker, fake_specs, reference
+from tests.engine.fake_worker import FakeCrash, FakeWorker, fake_specs, reference, reference_logprobs
 
 __all__ = ["Harness", "Setup", "Transcript", "request"]
 
@@ -46,6 +47,9 @@ class Transcript:
     message: str | None = None
     cached: int | None = None
     queued_us: int | None = None
+    logprobs: list[Logprobs] = field(default_factory=list)
+    prompt_logprobs: Logprobs | None = None
+    deltas: list[int] = field(default_factory=list)  # tokens in each
 
 
 def request(
@@ -60,6 +64,7 @@ def request(
     temperature: float = 0.0,
     domain: Domain | None = None,
     grammar: str | None = None,
+    extras: SamplingExtras | None = None,
 ) -> AddRequest:
     """Return a request; `number` is its id, arrival and seed."""
     return AddRequest(
@@ -68,7 +73,9 @@ def request(
         name=f"r{number}",
         prompt=array("i", prompt).tobytes(),
         emitted=array("i", emitted).tobytes(),
-        sampling=SamplingParams(seed=number, max_tokens=max_tokens, temperature=temperature, stop_token_ids=stop),
+        sampling=SamplingParams(
+            seed=number, max_tokens=max_tokens, temperature=temperature, stop_token_ids=stop, extras=extras
+        ),
         arrival_us=number,
         priority=priority,
         domain=domain,
@@ -192,6 +199,16 @@ class Harness:
         tokens, finish = reference(prompt, message.sampling, self.setup.max_model_len, grammar)
         seen = self.seen[number]
         assert (seen.tokens, seen.finish) == (tokens, finish), f"request {number}: {seen}"
+        self._verify_logprobs(message, prompt, seen)
+
+    def _verify_logprobs(self, message: AddRequest, prompt: list[int], seen: Transcript) -> None:
+        extras, had = message.sampling.extras, len(message.emitted) // 4
+        if extras is None or had == len(seen.tokens):
+            assert not seen.logprobs and seen.prompt_logprobs is None
+            return
+        assert join(seen.logprobs) == reference_logprobs(prompt + seen.tokens, len(prompt) + had, extras.logprobs)
+        of_prompt = None if had else reference_logprobs(prompt, 1, extras.prompt_logprobs)
+        assert seen.prompt_logprobs == of_prompt
 
     def verify_all(self) -> None:
         """Verify all requests that were not aborted, and that everything was given back."""
@@ -212,6 +229,12 @@ class Harness:
             assert seen.finish is None and delta.attempt == message.attempt
             assert delta.start == len(seen.tokens), f"{delta} does not follow {len(seen.tokens)} tokens"
             seen.tokens += array("i", delta.tokens)
+            seen.deltas.append(len(delta.tokens) // 4)
+            if delta.logprobs is not None:
+                seen.logprobs.append(delta.logprobs)
+            if delta.prompt_logprobs is not None:
+                assert seen.prompt_logprobs is None, "told twice"
+                seen.prompt_logprobs = delta.prompt_logprobs
             if delta.cached_tokens is not None:
                 seen.cached = delta.cached_tokens
             if delta.queued_us is not None:

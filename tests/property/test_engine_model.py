@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.wire.frontend import AddRequest, Grammar
+from octavo.wire.codec import pack_tokens
+from octavo.wire.frontend import AddRequest, Grammar, RepetitionDetection, SamplingExtras, ThinkingBudget
 from tests.engine.fake_grammar import FakeMatcher
 from tests.engine.fake_worker import reference
 from tests.engine.harness import Harness, Setup, request
@@ -27,7 +28,26 @@ class Arrival:
     temperature: float
     replayed: int  # tokens that the client has already
     grammar: str | None
+    extras: SamplingExtras | None
 
+
+def packed(low: int = 0, high: int = 999, size: int = 3) -> st.SearchStrategy[bytes]:
+    """Packed token ids."""
+    return st.lists(st.integers(low, high), min_size=1, max_size=size).map(pack_tokens)
+
+
+extras = st.builds(
+    SamplingExtras,
+    repetition_penalty=st.sampled_from([1.0, 1.0, 1.5]),
+    min_tokens=st.integers(0, 6),
+    allowed_token_ids=st.just(b"") | packed(0, 3, 4),
+    bad_words=st.lists(packed(10, 20, 2), max_size=2).map(tuple),
+    logprobs=st.sampled_from([None, 0, 2]),
+    prompt_logprobs=st.sampled_from([None, None, 0, 1]),
+    repetition=st.none() | st.builds(RepetitionDetection, st.integers(1, 4), st.just(1), st.integers(2, 3)),
+    thinking=st.none() | st.builds(ThinkingBudget, st.integers(0, 4), packed(0, 1, 1), st.just(pack_tokens([2, 900]))),
+    stream_interval=st.sampled_from([1, 1, 3, 100]),
+)
 
 arrivals = st.builds(
     Arrival,
@@ -41,6 +61,7 @@ arrivals = st.builds(
     temperature=st.sampled_from([0.0, 1.0]),
     replayed=st.sampled_from([0, 0, 0, 2, 5]),
     grammar=st.sampled_from([None, None, "7,2,9", "13,0,5", "3,20,20"]),
+    extras=st.none() | extras,
 )
 
 setups = st.builds(
@@ -63,12 +84,15 @@ def message_of(number: int, arrival: Arrival, max_model_len: int) -> AddRequest:
     prompt = [t % 7 for t in range(arrival.shared)] + [
         number * 3 + t for t in range(max(arrival.own, not arrival.shared))
     ]
-    plain = request(number, prompt, arrival.max_tokens, priority=arrival.priority, temperature=arrival.temperature)
+    heat = arrival.temperature
+    plain = request(number, prompt, arrival.max_tokens, temperature=heat, extras=arrival.extras)
     grammar = None if arrival.grammar is None else FakeMatcher.of(Grammar("fake", arrival.grammar))
     outputs, _ = reference(prompt, plain.sampling, max_model_len, grammar)
     stop = (outputs[arrival.stop_after - 1],) if arrival.stop_after and arrival.stop_after <= len(outputs) else ()
-    ended = outputs.index(stop[0]) + 1 if stop else len(outputs)
-    emitted = tuple(outputs[: min(arrival.replayed, ended)])
+    whole = request(number, prompt, arrival.max_tokens, stop=stop, temperature=heat, extras=arrival.extras)
+    grammar = None if arrival.grammar is None else FakeMatcher.of(Grammar("fake", arrival.grammar))
+    outputs, _ = reference(prompt, whole.sampling, max_model_len, grammar)
+    emitted = tuple(outputs[: arrival.replayed])
     return request(
         number,
         prompt,
@@ -79,6 +103,7 @@ def message_of(number: int, arrival: Arrival, max_model_len: int) -> AddRequest:
         priority=arrival.priority,
         temperature=arrival.temperature,
         grammar=arrival.grammar,
+        extras=arrival.extras,
     )
 
 

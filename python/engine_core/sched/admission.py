@@ -33,7 +33,7 @@ def admit_waiting(state: SchedState, draft: StepDraft) -> None:
     for request in state.waiting:
         if draft.budget == 0 or state.slots.num_free == 0 or passed_over == _MAX_PASSED_OVER:
             return
-        hit = state.cache.longest_hit(request.chains, request.tokens)
+        hit = _hit(state, request)
         long = is_long(state, len(request.tokens) - hit)
         if state.computing.worth_waiting(request, hit):
             request.waits += 1
@@ -54,8 +54,13 @@ def try_admit(state: SchedState, draft: StepDraft, request: Request) -> bool:
     """Start one request, whoever else waits. Returns False if it does not fit beside those who run."""
     if state.slots.num_free == 0:
         return False
-    hit = state.cache.longest_hit(request.chains, request.tokens)
+    hit = _hit(state, request)
     return _start(state, draft, request, hit, _reserved(state))
+
+
+def _hit(state: SchedState, request: Request) -> int:
+    """Return the tokens found in the cache; none for a prompt whose log probabilities are wanted: those need logits."""
+    return 0 if request.reads_prompt else state.cache.longest_hit(request.chains, request.tokens)
 
 
 def _start(state: SchedState, draft: StepDraft, request: Request, hit: int, reserved: list[int]) -> bool:

@@ -49,7 +49,7 @@ class Computing:
 
     def worth_waiting(self, request: Request, hit: int) -> bool:
         """Tell whether the first block that a waiting request would compute is being computed by another."""
-        if not request.chains or request.waits >= MAX_WAITS:
+        if not request.chains or request.waits >= MAX_WAITS or request.reads_prompt:
             return False
         chain = request.chains[min(request.chains)]
         index = hit // chain.block_tokens

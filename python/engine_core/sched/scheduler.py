@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from octavo.engine_core.news import without_prompt
 from octavo.engine_core.request import Request, Status
 from octavo.engine_core.sched.admission import admit_waiting
 from octavo.engine_core.sched.draft import StepDraft
@@ -322,5 +323,5 @@ def _new_row(request: Request) -> NewRow:
         tokens=request.tokens.tobytes(),
         prompt_len=request.prompt_len,
         computed=request.num_computed,
-        sampling=request.sampling,
+        sampling=request.sampling if request.reads_prompt else without_prompt(request.sampling),
     )

@@ -6,6 +6,7 @@ import torch
 
 from octavo.errors import ConfigError
 from octavo.kernels.api import Kernels
+from octavo.kernels.ref.logits import RefLogits
 from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
@@ -50,5 +51,6 @@ def triton_kernels(device: str, dtype: str) -> Kernels:
         sample=TritonSample(),
         mask=RefMask(),
         state=state,
+        logits=RefLogits(),
         replay=TritonReplay(attention, state),
     )

@@ -32,6 +32,7 @@ class Slots:
         self.taken = np.zeros(slots, dtype=np.bool_)  # [S]
         self.generation = np.zeros(slots, dtype=np.int32)  # [S]
         self.computed = np.zeros(slots, dtype=np.int64)  # [S] tokens whose KV is in the cache
+        self.prompt = np.zeros(slots, dtype=np.int64)  # [S] tokens that the client sent
         self.length = np.zeros(slots, dtype=np.int64)  # [S] tokens known, those that were drawn included
 
     @property
@@ -59,6 +60,7 @@ class Slots:
         self.taken[row.slot] = True
         self.generation[row.slot] = row.generation
         self.computed[row.slot] = row.computed
+        self.prompt[row.slot] = row.prompt_len
         self.length[row.slot] = len(tokens)
         self._tokens.stage(row.slot, 0, tokens)
         self._lengths.stage(row.slot, 0, np.array([len(tokens)], dtype=np.int32))

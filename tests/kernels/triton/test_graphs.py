@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from octavo.kernels.api import Kernels
+from octavo.kernels.ref.logits import RefLogits
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
@@ -47,7 +48,7 @@ def kernels() -> Kernels:
     attention, state = TritonAttention(), TritonState()
     return Kernels(
         TritonLinear(), TritonEmbedding(), TritonNorm(), TritonActivation(), GroupedMoe(), attention,
-        TritonSample(), state, Replay(attention, state),
+        TritonSample(), state, RefLogits(), Replay(attention, state),
     )  # fmt: skip
 
 

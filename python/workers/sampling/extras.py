@@ -1,0 +1,176 @@
+"""What single slots ask for beyond temperature, top-k and top-p: kept on the device, applied to their rows alone.
+
+In this order, which is vLLM's: allowed ids, biases, min_tokens, penalties, bad words, thinking budget, min-p; then come
+temperature, top-k, top-p and the noise. All of it depends on the slot's tokens so far and on nothing else, so that a
+request that is computed again draws the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from octavo.kernels.api import History
+from octavo.workers.transfer import upload
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from octavo.kernels.api import LogitsOps
+    from octavo.wire.frontend import SamplingExtras, SamplingParams
+
+__all__ = ["RowTokens", "SlotExtras", "process", "slot_extras"]
+
+Ints = np.ndarray[Any, np.dtype[Any]]
+
+#: Stands in front of bad words that are shorter than the longest.
+_ANY = -2
+
+
+@dataclass(frozen=True, slots=True)
+class RowTokens:
+    """The tokens that some rows have so far."""
+
+    tokens: Tensor  # [S, L] int32, device: of all slots
+    slots: Ints  # [R] int64
+    lengths: Ints  # [R] int64: tokens of each row
+
+
+@dataclass(frozen=True, slots=True)
+class SlotExtras:
+    """One request's extras, with what they name on the device."""
+
+    params: SamplingExtras
+    prompt_len: int
+    changes: bool  # whether any of it changes what is drawn
+    temperature: float
+    allowed: Tensor | None  # [n] int64
+    bias_ids: Tensor | None  # [n] int64
+    biases: Tensor | None  # [n] float32
+    stop_ids: Tensor | None  # [n] int64, with min_tokens
+    words: Tensor | None  # [n, m] int64, shorter ones with _ANY in front
+    start: Tensor | None  # [a] int64, with a thinking budget
+    end: Tensor | None  # [b] int64
+    logprob_ids: Tensor | None  # [n] int64
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether there are penalties."""
+        p = self.params
+        return p.repetition_penalty != 1 or p.frequency_penalty != 0 or p.presence_penalty != 0
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether drawn tokens come with log probabilities."""
+        return self.params.logprobs is not None or self.logprob_ids is not None
+
+
+def slot_extras(params: SamplingParams, prompt_len: int, device: str) -> SlotExtras | None:
+    """Return what a slot keeps of a request, or None where it asks for nothing that concerns a worker."""
+    extras = params.extras
+    if extras is None:
+        return None
+    thinking = extras.thinking
+
+    def ids(packed: bytes) -> Tensor | None:
+        return upload(np.frombuffer(packed, dtype="<i4").astype(np.int64), device) if packed else None
+
+    stops = np.array(params.stop_token_ids, dtype=np.int64)
+    made = SlotExtras(
+        params=extras,
+        prompt_len=prompt_len,
+        changes=False,
+        temperature=params.temperature,
+        allowed=ids(extras.allowed_token_ids),
+        bias_ids=ids(extras.bias_ids),
+        biases=upload(np.frombuffer(extras.biases, dtype="<f4").copy(), device) if extras.biases else None,
+        stop_ids=upload(stops, device) if extras.min_tokens and len(stops) else None,
+        words=upload(_words(extras.bad_words), device) if extras.bad_words else None,
+        start=ids(thinking.start) if thinking else None,
+        end=ids(thinking.end) if thinking else None,
+        logprob_ids=ids(extras.logprob_token_ids),
+    )
+    tensors = (made.allowed, made.bias_ids, made.stop_ids, made.words, made.start)
+    changes = made.penalizes or extras.min_p > 0 or any(part is not None for part in tensors)
+    if not changes and not made.wants_logprobs and extras.prompt_logprobs is None:
+        return None
+    return SlotExtras(**{name: getattr(made, name) for name in SlotExtras.__slots__} | {"changes": changes})
+
+
+def process(
+    logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: LogitsOps
+) -> Tensor:  # [R, V] float32 -> [R, V] float32
+    """Return the logits from which tokens are drawn. `logits` may be changed."""
+    for index, slot in enumerate(extras):
+        _one_by_id(logits[index], slot, int(rows.lengths[index]), logits, index)
+    logits = _penalties(logits, extras, rows, ops)
+    for index, slot in enumerate(extras):
+        if slot.words is not None or slot.start is not None:
+            _one_by_history(logits, index, slot, rows, ops)
+    min_p = np.array([slot.params.min_p for slot in extras], dtype=np.float32)
+    if min_p.any():
+        heat = np.array([slot.temperature for slot in extras], dtype=np.float32)
+        device = str(logits.device)
+        logits = ops.keep_min_p(logits, upload(heat, device), upload(min_p, device))
+    return logits
+
+
+def _one_by_id(row: Tensor, slot: SlotExtras, length: int, logits: Tensor, index: int) -> None:  # [V] float32
+    """Apply what names token ids: the ids that are allowed, biases, ends that come too early."""
+    if slot.allowed is not None:
+        kept = torch.full_like(row, float("-inf"))
+        kept[slot.allowed] = row[slot.allowed]
+        logits[index] = kept
+    if slot.bias_ids is not None and slot.biases is not None:
+        logits[index].index_add_(0, slot.bias_ids, slot.biases)
+    if slot.stop_ids is not None and length - slot.prompt_len < slot.params.min_tokens:
+        logits[index].index_fill_(0, slot.stop_ids, float("-inf"))
+
+
+def _penalties(logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: LogitsOps) -> Tensor:
+    which = [index for index, slot in enumerate(extras) if slot.penalizes]
+    if not which:
+        return logits
+    device = str(logits.device)
+    strengths = [
+        (extras[i].params.repetition_penalty, extras[i].params.frequency_penalty, extras[i].params.presence_penalty)
+        for i in which
+    ]
+    places = np.array(which, dtype=np.int64)
+    lengths = rows.lengths[places]
+    slots = upload(rows.slots[places], device)
+    history = History(
+        tokens=rows.tokens[:, : int(lengths.max())].index_select(0, slots),
+        prompts=upload(np.array([extras[i].prompt_len for i in which], dtype=np.int64), device),
+        lengths=upload(lengths, device),
+    )
+    at = upload(places, device)
+    changed = ops.penalize(logits[at], history, upload(np.array(strengths, dtype=np.float32), device))
+    return logits.index_copy(0, at, changed)
+
+
+def _one_by_history(logits: Tensor, index: int, slot: SlotExtras, rows: RowTokens, ops: LogitsOps) -> None:
+    """Apply what looks at the last tokens: bad words and the end of thoughts."""
+    length = int(rows.lengths[index])
+    tokens = rows.tokens[int(rows.slots[index]), :length].to(torch.int64)  # [L]
+    if slot.words is not None:
+        width = slot.words.shape[1] - 1
+        have = min(width, length - slot.prompt_len)
+        said = torch.full((width,), -1, dtype=torch.int64, device=logits.device)
+        if have:
+            said[width - have :] = tokens[length - have :]
+        ops.ban_words(logits[index], said, slot.words)
+    thinking = slot.params.thinking
+    if thinking is not None and slot.start is not None and slot.end is not None:
+        logits[index] = ops.end_thinking(logits[index], tokens, slot.prompt_len, slot.start, slot.end, thinking.budget)
+
+
+def _words(words: tuple[bytes, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:  # [n, m]
+    ids = [np.frombuffer(word, dtype="<i4") for word in words]
+    table = np.full((len(ids), max(len(word) for word in ids)), _ANY, dtype=np.int64)
+    for row, word in zip(table, ids, strict=True):
+        row[len(row) - len(word) :] = word
+    return table

@@ -1,0 +1,168 @@
+"""What few requests ask of logits: exact numbers, brute force, and distributions against exact probabilities."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from octavo.kernels.api import History
+from octavo.kernels.cpu.sample import CpuSample
+from octavo.kernels.ref.logits import RefLogits
+from octavo.wire.codec import pack_tokens
+from octavo.wire.frontend import SamplingExtras, SamplingParams, ThinkingBudget
+from octavo.workers.sampling.logprobs import unpack
+from octavo.workers.sampling.sampler import Sampler
+from tests.engine.fake_extras import forced
+
+OPS = RefLogits()
+VOCAB = 12
+
+
+@pytest.mark.parametrize(
+    ("penalties", "expected"),
+    [((2.0, 0.0, 0.0), [1.0, 0.5, -1.0]), ((1.0, 0.0, 0.5), [2.0, 0.5, -1.0]), ((1.0, 0.5, 0.0), [2.0, 0.5, -1.0])],
+)
+def test_sp05_prompt_and_output_are_told_apart(penalties: tuple[float, ...], expected: list[float]) -> None:
+    logits = torch.tensor([[2.0, 1.0, -1.0]])
+    history = History(torch.tensor([[0, 1, 2, 2]], dtype=torch.int32), torch.tensor([1]), torch.tensor([2]))
+    assert OPS.penalize(logits, history, torch.tensor([penalties])).tolist() == [expected]
+
+
+def test_a_negative_logit_is_multiplied_and_counts_add_up() -> None:
+    history = History(torch.tensor([[2, 1, 1, 1]], dtype=torch.int32), torch.tensor([1]), torch.tensor([4]))
+    found = OPS.penalize(torch.tensor([[2.0, 1.0, -1.0]]), history, torch.tensor([[2.0, 0.5, 0.25]]))
+    assert found.tolist() == [[2.0, 0.5 - 3 * 0.5 - 0.25, -2.0]]
+
+
+def test_bad_words_look_at_what_was_just_said() -> None:
+    words = torch.tensor([[-2, -2, 5], [-2, 3, 4], [1, 3, 6], [7, 3, 4]])
+    for said, banned in (([-1, -1], {5}), ([-1, 3], {5, 4}), ([1, 3], {5, 4, 6}), ([3, 1], {5})):
+        logits = torch.zeros(VOCAB)
+        OPS.ban_words(logits, torch.tensor(said), words)
+        assert {t for t in range(VOCAB) if logits[t] == -math.inf} == banned
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(1, 8), st.integers(0, 6), st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_thinking_budgets_equal_brute_force(tokens: list[int], prompt: int, budget: int, long: bool) -> None:
+    prompt = min(prompt, len(tokens))
+    start, end = ([0, 1], [2, 3, 2]) if long else ([0], [2, 3])
+    extras = SamplingExtras(thinking=ThinkingBudget(budget, pack_tokens(start), pack_tokens(end)))
+    logits = torch.zeros(VOCAB)
+    found = OPS.end_thinking(
+        logits, torch.tensor(tokens), prompt, torch.tensor(start), torch.tensor(end), budget
+    )  # fmt: skip
+    must = forced(tokens, prompt, extras)
+    allowed = {t for t in range(VOCAB) if found[t] > -math.inf}
+    assert allowed == (set(range(VOCAB)) if must is None else {must})
+
+
+def test_logprobs_and_ranks() -> None:
+    scores = torch.tensor([[0.0, 3.0, 1.0, 2.0]])
+    packed = unpack(OPS.logprobs(scores, torch.tensor([2]), 2, None, True).numpy())
+    assert (packed.width, list(array("i", packed.ids)), list(array("i", packed.ranks))) == (3, [2, 1, 3], [3])
+    expected = scores.log_softmax(1)[0, [2, 1, 3]].tolist()
+    assert list(array("f", packed.values)) == pytest.approx(expected)
+    raw = unpack(OPS.logprobs(scores, torch.tensor([2]), 0, torch.tensor([0, 3]), False).numpy())
+    assert (list(array("i", raw.ids)), list(array("f", raw.values))) == ([2, 0, 3], [1.0, 0.0, 2.0])
+
+
+EXTRAS = {
+    "plain": (SamplingParams(0, 9, temperature=0.8), None),
+    "top_k": (SamplingParams(0, 9, temperature=0.8, top_k=5), None),
+    "top_p": (SamplingParams(0, 9, temperature=0.8, top_p=0.7), None),
+    "min_p": (SamplingParams(0, 9, temperature=0.8), SamplingExtras(min_p=0.2)),
+    "repetition": (SamplingParams(0, 9), SamplingExtras(repetition_penalty=1.5)),
+    "frequency": (SamplingParams(0, 9), SamplingExtras(frequency_penalty=0.7)),
+    "presence": (SamplingParams(0, 9), SamplingExtras(presence_penalty=1.2)),
+    "bias": (
+        SamplingParams(0, 9),
+        SamplingExtras(bias_ids=pack_tokens([1, 4]), biases=np.array([1.5, -2], dtype="<f4").tobytes()),
+    ),
+    "allowed": (SamplingParams(0, 9), SamplingExtras(allowed_token_ids=pack_tokens([0, 3, 5, 7]))),
+    "all": (
+        SamplingParams(0, 9, temperature=1.2, top_k=8, top_p=0.95),
+        SamplingExtras(min_p=0.02, repetition_penalty=1.2, presence_penalty=0.3, bad_words=(pack_tokens([2, 6]),)),
+    ),
+}
+PROMPT, OUTPUT = [3, 4], [4, 4, 2]
+
+
+def exact(logits: np.ndarray, params: SamplingParams, extras: SamplingExtras | None) -> np.ndarray:
+    """The probabilities by the definitions, in float64.  # [V], ... -> [V]"""
+    x = logits.astype(np.float64).copy()
+    e = extras or SamplingExtras()
+    if e.allowed_token_ids:
+        x[[t for t in range(VOCAB) if t not in array("i", e.allowed_token_ids)]] = -np.inf
+    for token, bias in zip(array("i", e.bias_ids), array("f", e.biases), strict=True):
+        x[token] += bias
+    for token in set(PROMPT + OUTPUT):
+        x[token] = x[token] / e.repetition_penalty if x[token] > 0 else x[token] * e.repetition_penalty
+    for token in set(OUTPUT):
+        x[token] -= e.frequency_penalty * OUTPUT.count(token) + e.presence_penalty
+    for word in e.bad_words:
+        *begin, last = array("i", word)
+        if OUTPUT[-len(begin) :] == begin:
+            x[last] = -np.inf
+    x /= params.temperature
+    p = np.exp(x - x.max())
+    p[p < e.min_p * p.max()] = 0
+    order = np.argsort(-p, kind="stable")
+    if params.top_k:
+        p[order[params.top_k :]] = 0
+    p /= p.sum()
+    before = np.cumsum(p[order]) - p[order]
+    p[order[before >= params.top_p]] = 0
+    return p / p.sum()
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_distributions_are_exact(name: str) -> None:
+    """Chi-square over 4,000 draws with fixed seeds, beside plain neighbours that must not matter."""
+    params, extras = EXTRAS[name]
+    draws, batch = 4000, 100
+    logits = torch.randn(VOCAB, generator=torch.Generator().manual_seed(7))
+    probabilities = exact(logits.numpy(), params, extras)
+    sampler = Sampler(batch, CpuSample(), OPS, "cpu")
+    history = torch.zeros(batch, 8, dtype=torch.int32)
+    history[:, : len(PROMPT + OUTPUT)] = torch.tensor(PROMPT + OUTPUT)
+    counts = np.zeros(VOCAB)
+    slots, positions = np.arange(batch), np.full(batch, len(PROMPT + OUTPUT))
+    for start in range(0, 2 * draws, batch):
+        for slot in range(batch):
+            mine = slot % 2 == 0
+            made = SamplingParams(
+                start + slot, 9, params.temperature, params.top_p if mine else 1.0, params.top_k if mine else 0,
+                extras=extras if mine else None,
+            )  # fmt: skip
+            sampler.take(slot, made, len(PROMPT))
+        drawn = sampler.draw(logits.expand(batch, -1).clone(), slots, positions, history).tokens
+        counts += np.bincount(drawn[::2].numpy(), minlength=VOCAB)
+    kept = probabilities > 0
+    assert counts[~kept].sum() == 0
+    expected = probabilities[kept] * draws
+    statistic = float(((counts[kept] - expected) ** 2 / expected).sum())
+    freedom = int(kept.sum()) - 1
+    # Wilson and Hilferty: this many standard deviations above the mean come once in ten million.
+    assert (statistic / freedom) ** (1 / 3) < 1 - 2 / (9 * freedom) + 5.2 * math.sqrt(2 / (9 * freedom)), statistic
+
+
+def test_plain_rows_draw_the_same_beside_special_ones() -> None:
+    torch.manual_seed(1)
+    logits, history = torch.randn(4, 50), torch.zeros(4, 8, dtype=torch.int32)
+    sampler = Sampler(4, CpuSample(), OPS, "cpu")
+    for slot in range(4):
+        sampler.take(slot, SamplingParams(slot, 9), 2)
+    slots, positions = np.arange(4), np.full(4, 5)
+    alone = sampler.draw(logits, slots, positions, history)
+    assert alone.logprobs == []
+    sampler.take(1, SamplingParams(1, 9, extras=SamplingExtras(frequency_penalty=2.0, logprobs=3)), 2)
+    beside = sampler.draw(logits, slots, positions, history)
+    assert [int(alone.tokens[i]) for i in (0, 2, 3)] == [int(beside.tokens[i]) for i in (0, 2, 3)]
+    assert [packed.owners for packed in beside.logprobs] == [(1,)]
