@@ -43,12 +43,18 @@ $(VENV)/.environment: pyproject.toml requirements.lock | tools
 	@touch $@
 
 $(VENV)/.native: $(RUST) $(VENV)/.environment
-	@echo '== build: octavo-native, octavo-frontend and octavo-renderer (about 200 crates the first time)'
+	@echo '== build: octavo-native and octavo-frontend (about 300 crates the first time)'
 	rm -rf $(WHEELS)
 	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/python/Cargo.toml
 	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/server/Cargo.toml
-	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/renderer/Cargo.toml
 	$(UV) --quiet --no-deps --reinstall $(WHEELS)/*.whl
+	@touch $@
+
+# Apart from the others, because the demo does without it.
+$(VENV)/.renderer: $(RUST) $(VENV)/.native
+	@echo '== build: octavo-renderer'
+	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/renderer/Cargo.toml
+	$(UV) --quiet --no-deps --reinstall $(WHEELS)/octavo_renderer-*.whl
 	@touch $@
 
 $(VENV)/.octavo: pyproject.toml $(VENV)/.native
@@ -56,9 +62,9 @@ $(VENV)/.octavo: pyproject.toml $(VENV)/.native
 	@mkdir -p .types && ln -sfn ../python .types/octavo
 	@touch $@
 
-build: tools $(VENV)/.octavo
+build: tools $(VENV)/.octavo $(VENV)/.renderer
 
-demo: build
+demo: tools $(VENV)/.octavo
 	@$(BIN)/python -m octavo.demo
 
 test: build
