@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from openai import BadRequestError, OpenAI
+from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -25,7 +26,6 @@ TOOLS: Any = [
         "type": "function",
         "function": {
             "name": "weather",
-            "strict": True,
             "parameters": {
                 "type": "object",
                 "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
@@ -38,7 +38,6 @@ TOOLS: Any = [
         "type": "function",
         "function": {
             "name": "clock",
-            "strict": True,
             "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
         },
     },
@@ -163,15 +162,14 @@ def answers(client: OpenAI) -> Iterator[tuple[dict[str, Any], Any]]:
     messages: Any = [{"role": "user", "content": "hi"}]
     whole = client.chat.completions.create(model="mock", messages=messages, tools=TOOLS)
     yield gathered(whole), whole.usage
-    with client.chat.completions.stream(
-        model="mock", messages=messages, tools=TOOLS, stream_options={"include_usage": True}
-    ) as stream:
-        thoughts = [
-            (event.chunk.choices[0].delta.model_extra or {}).get("reasoning") or ""
-            for event in stream
-            if event.type == "chunk" and event.chunk.choices
-        ]
-        final = stream.get_final_completion()
+    state, thoughts = ChatCompletionStreamState(), []
+    for chunk in client.chat.completions.create(
+        model="mock", messages=messages, tools=TOOLS, stream=True, stream_options={"include_usage": True}
+    ):
+        state.handle_chunk(chunk)
+        if chunk.choices:
+            thoughts.append((chunk.choices[0].delta.model_extra or {}).get("reasoning") or "")
+    final = state.get_final_completion()
     yield gathered(final) | {"reasoning": "".join(thoughts)}, final.usage
 
 
