@@ -9,7 +9,7 @@ A clause is WHO:WHAT@CONDITION[,CONDITION]. WHO is `worker` or `engine`. WHAT is
     device_error  the step raises, as after an error of a device
     oom           the step raises, as when memory is out
 
-Conditions, all of which must hold: `token=N`: a request whose tokens hold N comes to be computed (worker) or arrives
+Conditions, all of which must hold: `token=N`: a request whose prompt holds N comes to be computed (worker) or arrives
 (engine); `step=N`: plan N is next; `rank=N`: of the worker. Steps count on over restarts of workers, so that a fault
 at a step happens once in the life of an engine core; one at a token happens each time.
 """

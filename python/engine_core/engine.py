@@ -244,7 +244,7 @@ class EngineCore(Actor[EngineMessage]):
                     return
                 matcher = compiled.start()
             if self._faults:
-                self._faults.at(tokens=array("i", message.prompt + message.emitted))
+                self._faults.at(tokens=array("i", message.prompt))
             delta = self._core.add(message, matcher)
         except RequestError as error:
             self._frontend.reject(message, error.code, error.message, error.param)

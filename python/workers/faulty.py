@@ -31,7 +31,7 @@ class FaultyBody:
         self._due = plan.step
         self._faults.at(plan.step)
         for row in plan.new:
-            self._faults.at(plan.step, array("i", row.tokens))
+            self._faults.at(plan.step, array("i", row.tokens)[: row.prompt_len])
         self._due = None
         return self._body.step(plan)
 
