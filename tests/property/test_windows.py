@@ -9,7 +9,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from octavo.wire.frontend import Domain
+from octavo.wire.codec import pack_tokens
+from octavo.wire.frontend import Domain, RepetitionDetection, SamplingExtras, ThinkingBudget
 from tests.engine.harness import Harness, Setup, Transcript
 from tests.property.test_engine_model import Arrival, message_of
 
@@ -29,6 +30,22 @@ def arrival(rng: random.Random) -> Arrival:
         temperature=rng.choice([0.0, 1.0]),
         replayed=rng.choice([0, 0, 0, 2, 5]),
         grammar=rng.choice([None, None, None, "7,2,9", "3,20,20"]),
+        extras=extras(rng) if rng.random() < 0.5 else None,
+    )
+
+
+def extras(rng: random.Random) -> SamplingExtras:
+    """What few requests ask of sampling: penalties, words, probabilities, circles, budgets."""
+    return SamplingExtras(
+        repetition_penalty=rng.choice([1.0, 1.5]),
+        min_tokens=rng.randrange(7),
+        allowed_token_ids=rng.choice([b"", b"", pack_tokens([0, 1, 2, 3])]),
+        bad_words=rng.choice([(), (pack_tokens([12]), pack_tokens([13, 14]))]),
+        logprobs=rng.choice([None, 0, 2]),
+        prompt_logprobs=rng.choice([None, None, 1]),
+        repetition=rng.choice([None, RepetitionDetection(rng.randrange(1, 5), 1, rng.randrange(2, 4))]),
+        thinking=rng.choice([None, ThinkingBudget(rng.randrange(5), pack_tokens([1]), pack_tokens([2, 900]))]),
+        stream_interval=rng.choice([1, 1, 3, 100]),
     )
 
 

@@ -9,6 +9,7 @@ import torch
 
 from octavo.kernels.api import Kernels
 from octavo.kernels.ref.logits import RefLogits
+from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
@@ -47,9 +48,18 @@ class Replay(TritonReplay):
 def kernels() -> Kernels:
     attention, state = TritonAttention(), TritonState()
     return Kernels(
-        TritonLinear(), TritonEmbedding(), TritonNorm(), TritonActivation(), GroupedMoe(), attention,
-        TritonSample(), state, RefLogits(), Replay(attention, state),
-    )  # fmt: skip
+        linear=TritonLinear(),
+        embedding=TritonEmbedding(),
+        norm=TritonNorm(),
+        activation=TritonActivation(),
+        moe=GroupedMoe(),
+        attention=attention,
+        sample=TritonSample(),
+        mask=RefMask(),
+        state=state,
+        logits=RefLogits(),
+        replay=Replay(attention, state),
+    )
 
 
 def asks() -> list[Ask]:
