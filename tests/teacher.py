@@ -10,7 +10,6 @@ Noise, kept sets and scores are computed here in numpy, apart from octavo's code
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import math
@@ -47,25 +46,18 @@ class Verdict:
     differs_at: int | None  # index of the first token that is not literally the reference's choice
 
 
-def check_tokens(model: Path | Any, check: Check, dtype: str = "float32", *, noisy: bool = False) -> Verdict:
+def check_tokens(model: Path | Any, check: Check, dtype: str = "float32") -> Verdict:
     """Check one request; `model` is a folder, a .gguf file, or a loaded Transformers model.
-
-    With `noisy`, for random models in bf16 (a path): a token may also lose twice what the reference's own logits are
-    off those that its weights give in fp32, since two computations in bf16 may each be so far off.
 
     Raises AssertionError, which names the token, if a token scores too low, or in fp32 differs from the reference's
     choice at a margin of 1e-3 or more.
     """
     reference = reference_model(model, dtype) if isinstance(model, Path) else model
     logits = _logits(reference, check)  # [len(tokens), vocab] float32
-    inexact = noisy and dtype != "float32" and isinstance(model, Path)
-    exact = _logits(_widened(model, dtype), check) if inexact else None
     worst, differs_at = 0.0, None
     for index, token in enumerate(check.tokens):
         row = logits[index]
         tolerance = FP32_TOLERANCE if dtype == "float32" else 2 * _bf16_ulp(float(np.abs(row).max()))
-        if exact is not None:
-            tolerance = max(tolerance, 2 * float(np.abs(row - exact[index]).max()))
         position = len(check.prompt) + index
         loss, choice, margin = _score(row, token, position, check, tolerance)
         where = f"token {index} ({token}, the reference's is {choice}) of a request of {len(check.prompt)} tokens"
@@ -77,11 +69,9 @@ def check_tokens(model: Path | Any, check: Check, dtype: str = "float32", *, noi
     return Verdict(worst, differs_at)
 
 
-def check_requests(
-    model: Path | Any, checks: list[Check], dtype: str = "float32", *, noisy: bool = False
-) -> list[Verdict]:
-    """Check all requests of a test, and that few enough of them differ literally in fp32. `noisy`: see check_tokens."""
-    verdicts = [check_tokens(model, check, dtype, noisy=noisy) for check in checks]
+def check_requests(model: Path | Any, checks: list[Check], dtype: str = "float32") -> list[Verdict]:
+    """Check all requests of a test, and that few enough of them differ literally in fp32."""
+    verdicts = [check_tokens(model, check, dtype) for check in checks]
     different = sum(verdict.differs_at is not None for verdict in verdicts)
     if dtype == "float32":
         assert different <= LITERAL_EXCEPTIONS * len(checks), f"{different} of {len(checks)} requests differ"
@@ -104,12 +94,6 @@ def reference_model(path: Path, dtype: str = "float32") -> Any:
         capped = json.loads((path / "config.json").read_text()).get("attn_logit_softcapping")
         options = {"attn_implementation": "eager"} if capped else {}
         return AutoModelForCausalLM.from_pretrained(path, dtype=kind, **options).eval()
-
-
-@functools.lru_cache(maxsize=2)
-def _widened(path: Path, dtype: str) -> Any:
-    """Return the reference of `dtype` with the same weights, computing in float32."""
-    return copy.deepcopy(reference_model(path, dtype)).float()
 
 
 def _logits(reference: Any, check: Check) -> np.ndarray[Any, np.dtype[np.float32]]:

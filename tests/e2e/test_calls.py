@@ -219,7 +219,7 @@ def test_auto_finds_the_family_and_says_why(programs: Programs, tmp_path: Path) 
         running(programs, tmp_path / "qwen", *flags, settings=settings | {"log_level": "info"}) as stack,
         OpenAI(base_url=f"http://127.0.0.1:{stack.port}/v1", api_key="none", max_retries=0) as client,
     ):
-        (result, _), _ = answers(client)
+        (result, _), _ = answers(client, tools(strict=True))
         log = (stack.folder / "frontend.log").read_text(encoding="utf-8")
     assert [called for called, _ in result["calls"]] == ["weather", "clock"]
     assert 'tool call parser auto: hermes, as the model\'s chat template or tokens have "<tool_call>"' in log
