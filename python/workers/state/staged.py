@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,11 +38,20 @@ class StagedArray:
         rows = np.concatenate([np.full(len(values), row, dtype=np.int64) for row, _, values in self._changes])
         columns = np.concatenate([np.arange(at, at + len(v), dtype=np.int64) for _, at, v in self._changes])
         values = np.concatenate([values for _, _, values in self._changes])
+        overlapping = _overlap([(row, at, at + len(v)) for row, at, v in self._changes])
         self._changes.clear()
-        places = rows * self.array.shape[1] + columns
-        # Scatter order is not defined on every device: of two changes to one place only the last may go.
-        last = len(places) - 1 - np.unique(places[::-1], return_index=True)[1]
-        if len(last) != len(places):
+        if overlapping:
+            # Scatter order is not defined on every device: of two changes to one place only the last may go.
+            places = rows * self.array.shape[1] + columns
+            last = len(places) - 1 - np.unique(places[::-1], return_index=True)[1]
             rows, columns, values = rows[last], columns[last], values[last]
         moved = [upload(part, self._device) for part in (rows, columns, values)]
         self._ops.scatter(self.array, *moved)
+
+
+def _overlap(changes: list[tuple[int, int, int]]) -> bool:
+    """Tell whether two of the changes (row, start, end) have an element in common."""
+    changes.sort()
+    return any(
+        row == next_row and end > next_start for (row, _, end), (next_row, next_start, _) in itertools.pairwise(changes)
+    )
