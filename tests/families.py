@@ -32,7 +32,14 @@ _LAYER_ROPES = {
     "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
 }
-_GEMMA = {"head_dim": 24, "query_pre_attn_scalar": 20, "sliding_window": _WINDOW, "rms_norm_eps": 1e-6}
+#: With larger weights the embedding, which Gemma scales, outweighs all layers: no token would depend on them.
+_GEMMA = {
+    "head_dim": 24,
+    "query_pre_attn_scalar": 20,
+    "sliding_window": _WINDOW,
+    "rms_norm_eps": 1e-6,
+    "initializer_range": 0.1,
+}
 _MOE = {
     "num_experts": 6,
     "num_experts_per_tok": 2,

@@ -46,13 +46,13 @@ class Verdict:
     differs_at: int | None  # index of the first token that is not literally the reference's choice
 
 
-def check_tokens(model: Path | Any, check: Check, dtype: str = "float32") -> Verdict:
-    """Check one request; `model` is a folder, a .gguf file, or a loaded Transformers model.
+def check_tokens(model: Path | Any, check: Check, dtype: str = "float32", device: str = "cpu") -> Verdict:
+    """Check one request; `model` is a folder or a .gguf file, which Transformers runs on `device`, or a loaded model.
 
     Raises AssertionError, which names the token, if a token scores too low, or in fp32 differs from the reference's
     choice at a margin of 1e-3 or more.
     """
-    reference = reference_model(model, dtype) if isinstance(model, Path) else model
+    reference = reference_model(model, dtype, device) if isinstance(model, Path) else model
     logits = _logits(reference, check)  # [len(tokens), vocab] float32
     worst, differs_at = 0.0, None
     for index, token in enumerate(check.tokens):
@@ -69,9 +69,11 @@ def check_tokens(model: Path | Any, check: Check, dtype: str = "float32") -> Ver
     return Verdict(worst, differs_at)
 
 
-def check_requests(model: Path | Any, checks: list[Check], dtype: str = "float32") -> list[Verdict]:
+def check_requests(
+    model: Path | Any, checks: list[Check], dtype: str = "float32", device: str = "cpu"
+) -> list[Verdict]:
     """Check all requests of a test, and that few enough of them differ literally in fp32."""
-    verdicts = [check_tokens(model, check, dtype) for check in checks]
+    verdicts = [check_tokens(model, check, dtype, device) for check in checks]
     different = sum(verdict.differs_at is not None for verdict in verdicts)
     if dtype == "float32":
         assert different <= LITERAL_EXCEPTIONS * len(checks), f"{different} of {len(checks)} requests differ"
@@ -79,8 +81,8 @@ def check_requests(model: Path | Any, checks: list[Check], dtype: str = "float32
 
 
 @functools.lru_cache(maxsize=4)
-def reference_model(path: Path, dtype: str = "float32") -> Any:
-    """Load a model with Transformers."""
+def reference_model(path: Path, dtype: str = "float32", device: str = "cpu") -> Any:
+    """Load a model with Transformers onto `device`."""
     import warnings
 
     from transformers import AutoModelForCausalLM
@@ -89,18 +91,19 @@ def reference_model(path: Path, dtype: str = "float32") -> Any:
         warnings.simplefilter("ignore")
         kind: torch.dtype = getattr(torch, dtype)
         if path.suffix == ".gguf":
-            return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=kind).eval()
+            model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=kind)
+            return model.eval().to(device)
         # Older versions choose sdpa for Gemma 2, which leaves the cap on scores out.
         capped = json.loads((path / "config.json").read_text()).get("attn_logit_softcapping")
         options = {"attn_implementation": "eager"} if capped else {}
-        return AutoModelForCausalLM.from_pretrained(path, dtype=kind, **options).eval()
+        return AutoModelForCausalLM.from_pretrained(path, dtype=kind, **options).eval().to(device)
 
 
 def _logits(reference: Any, check: Check) -> np.ndarray[Any, np.dtype[np.float32]]:
-    ids = torch.tensor([check.prompt + check.tokens[:-1]])
+    ids = torch.tensor([check.prompt + check.tokens[:-1]], device=reference.device)
     with torch.inference_mode():
         out = reference(input_ids=ids, logits_to_keep=len(check.tokens), use_cache=False)
-    result: np.ndarray[Any, np.dtype[np.float32]] = out.logits[0].to(torch.float32).numpy()
+    result: np.ndarray[Any, np.dtype[np.float32]] = out.logits[0].to(torch.float32).cpu().numpy()
     return result
 
 
