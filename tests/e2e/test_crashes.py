@@ -35,12 +35,12 @@ def temperature(index: int) -> float:
     return 0.0 if index % 2 else 0.8
 
 
-def ask(server: Server, index: int, progress: threading.Semaphore) -> Answer:
+def ask(server: Server, index: int, progress: threading.Semaphore, max_tokens: int = MAX_TOKENS) -> Answer:
     """Stream one completion; releases `progress` at its first tokens."""
     stream = server.client().completions.create(
         model="tiny",
         prompt=f"stream {index}: " + "ab" * index,
-        max_tokens=MAX_TOKENS,
+        max_tokens=max_tokens,
         temperature=temperature(index),
         seed=index,
         stream=True,
@@ -60,11 +60,13 @@ def ask(server: Server, index: int, progress: threading.Semaphore) -> Answer:
     return Answer(prompt, tokens, finish)
 
 
-def ask_under_fire(server: Server, part: str, fire: Callable[[Server], object] | None = None) -> list[Answer]:
+def ask_under_fire(
+    server: Server, part: str, fire: Callable[[Server], object] | None = None, max_tokens: int = MAX_TOKENS
+) -> list[Answer]:
     """Run the streams, kill a part (or `fire`) when all have begun, return what the clients got."""
     progress = threading.Semaphore(0)
     with ThreadPoolExecutor(STREAMS) as pool:
-        futures = [pool.submit(ask, server, index, progress) for index in range(STREAMS)]
+        futures = [pool.submit(ask, server, index, progress, max_tokens) for index in range(STREAMS)]
         for _ in range(STREAMS):
             assert progress.acquire(timeout=60)
         assert not any(future.done() for future in futures), "all streams must run when the kill comes"
@@ -76,12 +78,12 @@ def ask_under_fire(server: Server, part: str, fire: Callable[[Server], object] |
     return answers
 
 
-def check_all(model: Path, answers: list[Answer]) -> None:
+def check_all(model: Path, answers: list[Answer], max_tokens: int = MAX_TOKENS) -> None:
     """Every stream is complete and each of its tokens passes the teacher-forced check."""
     checks = []
     for index, answer in enumerate(answers):
         assert answer.finish == "length"
-        assert len(answer.tokens) == MAX_TOKENS
+        assert len(answer.tokens) == max_tokens
         checks.append(Check(answer.prompt, answer.tokens, temperature=temperature(index), seed=index))
     check_requests(model, checks)
 
