@@ -47,6 +47,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_model_len: int | None = None  # None: as much of the model's context as the KV pool holds
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
+    chunk_align: int = 1  # tokens at multiples of which a prompt is cut that does not fit a step
     block_size: int = 16
     kv_cache_bytes: int | None = 1 << 30  # of each rank; None: what the workers find that a GPU has left
     gpu_memory_utilization: float = 0.92  # share of a GPU for weights, steps and KV cache

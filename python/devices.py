@@ -12,11 +12,13 @@ from pathlib import Path
 
 from octavo.errors import ConfigError
 
-__all__ = ["Gpu", "choose_device", "default_batched_tokens", "torch_has_cuda", "visible_gpus"]
+__all__ = ["Gpu", "choose_device", "chunk_align", "default_batched_tokens", "torch_has_cuda", "visible_gpus"]
 
 #: Tokens of a step by device. On a CPU a step is bound by arithmetic early; a large GPU takes a prompt of 16k at once.
 _CPU_TOKENS, _GPU_TOKENS, _LARGE_GPU_TOKENS = 2048, 8192, 16384
 _LARGE_GPU_BYTES = 70 << 30
+#: Attention of a chunk is fastest behind a prefix of so many tokens times a number (kernels/triton/fresh.py).
+_GPU_CHUNK = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +114,11 @@ def default_batched_tokens(device: str, gpus: tuple[Gpu, ...]) -> int:
     if device == "cpu":
         return _CPU_TOKENS
     return _LARGE_GPU_TOKENS if min(gpu.total_bytes for gpu in gpus) >= _LARGE_GPU_BYTES else _GPU_TOKENS
+
+
+def chunk_align(device: str, batched_tokens: int) -> int:
+    """Return the tokens at multiples of which a prompt is cut that does not fit a step: what kernels do best with.
+
+    1 where steps of `batched_tokens` tokens are too small for it to matter.
+    """
+    return _GPU_CHUNK if device != "cpu" and batched_tokens >= _GPU_TOKENS else 1

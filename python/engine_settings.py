@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from octavo.config import EngineConfig
-from octavo.devices import choose_device, default_batched_tokens, torch_has_cuda, visible_gpus
+from octavo.devices import choose_device, chunk_align, default_batched_tokens, torch_has_cuda, visible_gpus
 from octavo.errors import ConfigError
 from octavo.memory import available_bytes
 from octavo.modelfiles import locate, resolve
@@ -46,6 +46,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
             "for (its config.json says so); give that or less",
             "max_model_len",
         )
+    batched_tokens = config.max_num_batched_tokens or default_batched_tokens(device, gpus)
     return EngineConfig(
         model=str(files.path),
         model_name=config.names[0],
@@ -59,7 +60,8 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         seed=config.seed,
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens or default_batched_tokens(device, gpus),
+        max_num_batched_tokens=batched_tokens,
+        chunk_align=chunk_align(device, batched_tokens),
         scheduling_policy=config.scheduling_policy,
         long_prefill_token_threshold=config.long_prefill_token_threshold,
         max_long_partial_prefills=config.max_long_partial_prefills,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 from array import array
 from typing import TYPE_CHECKING, Protocol
@@ -314,7 +315,7 @@ class EngineCore(Actor[EngineMessage]):
             max_model_len=self._plan.max_model_len,
             window=self._window,
             num_drafts=self._num_drafts,
-            chunk_align=self._plan.chunk_align,
+            chunk_align=math.lcm(self._plan.chunk_align, self._config.chunk_align),
             vocab_size=self._specs.vocab_size,
             long_prefill_threshold=self._long_prefill(),
             max_long_prefills=self._config.max_long_partial_prefills,

@@ -10,7 +10,7 @@ import pytest
 
 from octavo import devices, engine_settings
 from octavo.config import build
-from octavo.devices import Gpu, choose_device, default_batched_tokens, torch_has_cuda, visible_gpus
+from octavo.devices import Gpu, choose_device, chunk_align, default_batched_tokens, torch_has_cuda, visible_gpus
 from octavo.errors import ConfigError
 
 SMALL, LARGE = Gpu(24 << 30), Gpu(140 << 30)
@@ -51,6 +51,10 @@ def test_tokens_of_a_step_follow_the_device() -> None:
     assert default_batched_tokens("cuda", (SMALL,)) == 8192
     assert default_batched_tokens("cuda", (LARGE,)) == 16384
     assert default_batched_tokens("cuda", (LARGE, SMALL)) == 8192
+
+
+def test_prompts_are_cut_where_attention_is_fast_on_gpus_with_large_steps() -> None:
+    assert [chunk_align(*case) for case in (("cpu", 8192), ("cuda", 4096), ("cuda", 8192))] == [1, 1, 512]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from octavo.engine_core.sched.budget import cut
 from octavo.engine_core.sched.fairness import is_long, num_long
 from octavo.engine_core.sched.running import add_row
 
@@ -34,7 +35,10 @@ def admit_waiting(state: SchedState, draft: StepDraft) -> None:
         if draft.budget == 0 or state.slots.num_free == 0 or passed_over == _MAX_PASSED_OVER:
             return
         hit = _hit(state, request)
-        long = is_long(state, len(request.tokens) - hit)
+        remaining = len(request.tokens) - hit
+        if draft.budget < remaining and not cut(hit, draft.budget, state.limits):
+            return  # the step is as good as full
+        long = is_long(state, remaining)
         if state.computing.worth_waiting(request, hit):
             request.waits += 1
             state.deferred += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from octavo.engine_core.request import Request
 
-__all__ = ["SchedLimits", "Share", "share"]
+__all__ = ["SchedLimits", "Share", "cut", "share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,10 @@ class SchedLimits:
     priorities: bool = False  # requests with a lower priority value go first; otherwise all in the order of arrival
 
 
+#: Where a step has so many chunks' alignments of room for prompts, a chunk that cannot be aligned waits for the next.
+_ROOMY = 8
+
+
 class Share(NamedTuple):
     """One request's tokens in a step; `tokens` includes the drafts."""
 
@@ -44,10 +48,7 @@ def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
     """
     remaining = request.remaining
     if budget < remaining:
-        count = budget
-        start = request.next_position
-        aligned = (start + count) // limits.chunk_align * limits.chunk_align - start
-        count = aligned if aligned > 0 else count  # a budget below the alignment still makes progress
+        count = cut(request.next_position, budget, limits)
         return Share(count, 0, False) if count > 0 else None
     room = request.limit - request.tokens_max - 1
     if remaining == 0 or room < 0:
@@ -56,3 +57,13 @@ def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
     if request.matcher is not None:
         drafts = 0  # its masks are for one token
     return Share(remaining + drafts, drafts, True)
+
+
+def cut(start: int, budget: int, limits: SchedLimits) -> int:
+    """Return the tokens of a chunk that begins at `start` and that `budget` tokens cut short; 0: it had better wait."""
+    aligned = (start + budget) // limits.chunk_align * limits.chunk_align - start
+    if aligned > 0:
+        return aligned
+    # Decode rows alone leave a step that is roomy enough for an aligned chunk: whoever took the rest makes progress.
+    roomy = limits.max_num_batched_tokens - limits.max_num_seqs >= _ROOMY * limits.chunk_align
+    return 0 if roomy and limits.chunk_align > 1 else budget

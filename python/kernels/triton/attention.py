@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from octavo.kernels.api import KvCache
+from octavo.kernels.triton.behind import attend_behind
 from octavo.kernels.triton.common import num_processors
 from octavo.kernels.triton.decode import Workspace, attend_decodes, decode_shape, rounded_rows
 from octavo.kernels.triton.fresh import attend_fresh, fresh_runs, has_fresh
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from octavo.kernels.api import PagedStep, QkNorm
+    from octavo.kernels.triton.fresh import FreshRun
     from octavo.kernels.triton.step import DeviceStep
 
 __all__ = ["TritonAttention", "TritonPrepared"]
@@ -57,7 +59,7 @@ class TritonPrepared:
         self._workspace = workspace
         self._work: dict[tuple[int, int, int, bool], PrefillWork] = {}
         self._runs = fresh_runs(step) if has_fresh(step.tables.device) else ()
-        # Keys, rotated, and values of the layer at hand, for the rows whose cache holds nothing else.
+        # Keys, rotated, and values of the layer at hand, for the rows that are attended to on dense tensors.
         self._fresh: tuple[Tensor, Tensor] | None = None
 
     def rotate_and_write(
@@ -87,8 +89,10 @@ class TritonPrepared:
         fresh, self._fresh = self._fresh, None
         if window or softcap or sinks is not None:
             fresh = None
-        if fresh and len(self._runs) == 1 and self._runs[0].rows * self._runs[0].dense == q.shape[0]:
-            return attend_fresh(q, *fresh, self._runs[0], scale).reshape(q.shape)
+        if fresh and len(self._runs) == 1 and not self._runs[0].prefix:
+            run = self._runs[0]
+            if run.rows * run.dense == q.shape[0]:
+                return attend_fresh(q, *fresh, run, scale).reshape(q.shape)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         if step.num_decodes:
             rows = rounded_rows(step.num_decodes, step.longest)
@@ -96,8 +100,7 @@ class TritonPrepared:
             attend_decodes(q, cache, out, step, self._workspace, scale, window, softcap, sinks, cut)
         if fresh:
             for run in self._runs:
-                mine = out[run.first_token : run.first_token + run.rows * run.tokens]
-                mine.view(run.rows, run.tokens, *out.shape[1:])[:, : run.dense] = attend_fresh(q, *fresh, run, scale)
+                self._attend_run(q, *fresh, cache, run, scale, out)
         if step.work is not None:
             shape = work_shape(q.shape[2], group, wide)
             attend_prefills(
@@ -109,6 +112,17 @@ class TritonPrepared:
             if len(work.tiles):
                 attend_prefills(q, cache, out, step, work, shape, scale, window, softcap, sinks)
         return out
+
+    def _attend_run(
+        self, q: Tensor, k: Tensor, v: Tensor, cache: KvCache, run: FreshRun, scale: float, out: Tensor
+    ) -> None:  # [T, N, D], [T, K, D], [T, K, D], [T, N, D] bfloat16
+        """Write the attention of a run's dense tokens to `out`."""
+        if run.prefix:
+            table = self._step.tables[self._step.num_decodes + run.first_row]
+            attend_behind(q, k, v, cache, table, run, scale, out)
+            return
+        mine = out[run.first_token : run.first_token + run.rows * run.tokens]
+        mine.view(run.rows, run.tokens, *out.shape[1:])[:, : run.dense] = attend_fresh(q, k, v, run, scale)
 
     def work(self, tile_tokens: int, block_n: int, window: int, whole: bool) -> PrefillWork:
         """Return the tiles of the rows behind the decode rows, on the device; not `whole`: without what is dense."""

@@ -1,4 +1,7 @@
-"""Attention of whole prompts with no cached prefix, on dense tensors by cuDNN: on Hopper, the fastest there is."""
+"""Attention of long prompts and chunks on dense tensors by cuDNN: on Hopper, the fastest there is.
+
+Here are the rows that are fit for it, and those without a cached prefix; behind.py has the others.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,22 @@ __all__ = ["FreshRun", "attend_fresh", "fresh_runs", "has_fresh"]
 #: docs/gpu.md).
 STEP = 512
 MIN_TOKENS = 1024
+#: Tokens of a row behind a prefix from which on the detour over a dense copy of the prefix wins. A prefix that is no
+#: multiple of STEP would be a new shape each time, one beyond MOST_PREFIX a large copy.
+MIN_BEHIND = 2048
+MOST_PREFIX = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class FreshRun:
-    """Neighbouring rows of equal length without a prefix."""
+    """Neighbouring rows of equal length without a prefix, or one row behind a prefix."""
 
     first_row: int  # behind the decode rows
     first_token: int  # of the step
     rows: int  # a power of two; 1 if not all tokens are dense
     tokens: int  # of each row
     dense: int  # of them, how many are attended to on dense tensors
+    prefix: int = 0  # tokens in the cache before them, a multiple of STEP
 
 
 @cache
@@ -42,12 +50,14 @@ def has_fresh(device: torch.device) -> bool:
 
 
 def fresh_runs(step: DeviceStep) -> tuple[FreshRun, ...]:
-    """Return the runs of the step's rows that have no prefix and MIN_TOKENS tokens or more."""
+    """Return the runs of the step's rows: MIN_TOKENS tokens or more, MIN_BEHIND behind a prefix of whole STEPs."""
     runs: list[FreshRun] = []
     token, row = step.num_decodes * step.queries, 0
     while row < len(step.counts):
-        count, rows = step.counts[row], 1
-        if step.starts[row] == 0 and count >= MIN_TOKENS:
+        count, start, rows = step.counts[row], step.starts[row], 1
+        if _behind(start, count, step.block_tokens):
+            runs.append(FreshRun(row, token, 1, count, count // STEP * STEP, start))
+        elif start == 0 and count >= MIN_TOKENS:
             # Rows that are not wholly dense lie at distances that hardly recur: one at a time.
             while (
                 count % STEP == 0
@@ -59,6 +69,10 @@ def fresh_runs(step: DeviceStep) -> tuple[FreshRun, ...]:
         row += rows
         token += rows * count
     return tuple(runs)
+
+
+def _behind(start: int, count: int, block_tokens: int) -> bool:
+    return 0 < start <= MOST_PREFIX and not start % STEP and not start % block_tokens and count >= MIN_BEHIND
 
 
 def attend_fresh(

@@ -18,8 +18,10 @@ import octavo.kernels.triton
 from octavo.kernels.api import KvCache, PagedStep, QkNorm, SampleInputs
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
+from octavo.kernels.triton.behind import attend_behind
 from octavo.kernels.triton.block_copy import BlockCopier
 from octavo.kernels.triton.embedding import TritonEmbedding
+from octavo.kernels.triton.fresh import FreshRun
 from octavo.kernels.triton.linear import TritonLinear
 from octavo.kernels.triton.norm import TritonNorm
 from octavo.kernels.triton.sample import TritonSample
@@ -77,6 +79,7 @@ def attention() -> None:
     prepared.rotate_and_write(q, k, v, rope, rope, cache, norm=QkNorm(rope[0], rope[0], 1e-6))
     prepared.attend(q, cache, 0.1, window=128)
     prepared.attend(q, cache, 0.1, softcap=30.0, sinks=torch.zeros(4))
+    attend_behind(q, k, v, cache, step.tables[0], FreshRun(0, 2, 1, new, 64, 64), 0.1, torch.zeros_like(q))
 
 
 def others() -> None:

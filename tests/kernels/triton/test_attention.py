@@ -208,8 +208,28 @@ def test_fresh_rows_by_dense_attention(rows, window, device, monkeypatch) -> Non
     close(prepared.attend(q, case.cache, 0.2, window=window), want, torch.bfloat16)  # out of the cache
 
 
+@pytest.mark.parametrize(
+    "rows", [[(80, 40)], [(5, 1), (160, 47), (0, 40), (81, 41)], [(7, 1), (30, 7), (80, 59), (80, 39)]]
+)
+def test_chunks_behind_a_prefix_by_dense_attention(rows, device, monkeypatch) -> None:
+    """Prefixes of whole blocks and whole steps only; what is beyond whole steps of a chunk goes through the cache."""
+    monkeypatch.setattr(fresh, "MIN_TOKENS", 40)
+    monkeypatch.setattr(fresh, "MIN_BEHIND", 40)
+    monkeypatch.setattr(fresh, "STEP", 20)
+    monkeypatch.setattr(attention, "has_fresh", lambda device: True)
+    case = make_case(rows, 2, 2, 32, 16, torch.bfloat16, device)
+    want = expected(case, 0.2)
+    prepared = TritonAttention().prepare(case.step, 2)
+    assert [run.prefix for run in prepared._runs if run.prefix] == [
+        start for start, count in rows if start % 20 == start % 16 == 0 and count >= 40 and start
+    ]
+    for _ in range(2):  # two layers
+        q = prepared.rotate_and_write(case.q, case.k, case.v, *rotated(case), case.cache)
+        close(prepared.attend(q, case.cache, 0.2), want, torch.bfloat16)
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("rows", [[(0, 2048)] * 2, [(100, 1), (0, 1024), (0, 1500), (64, 300)]])
+@pytest.mark.parametrize("rows", [[(0, 2048)] * 2, [(100, 1), (0, 1024), (0, 1500), (64, 300)], [(512, 2100), (9, 9)]])
 def test_fresh_rows_of_real_size(rows, device) -> None:
     case = make_case(rows, 8, 4, 128, 16, torch.bfloat16, device)
     want = expected(case, 0.1)

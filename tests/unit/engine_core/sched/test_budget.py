@@ -6,7 +6,7 @@ import pytest
 
 from octavo.engine_core.cache.coordinator import KvTables
 from octavo.engine_core.request import Request
-from octavo.engine_core.sched.budget import SchedLimits, Share, share
+from octavo.engine_core.sched.budget import SchedLimits, Share, cut, share
 from tests.engine.harness import request
 
 
@@ -33,6 +33,14 @@ def running(prompt: int, max_tokens: int = 8) -> Request:
 )
 def test_chunks_end_on_multiples_unless_they_are_the_last(budget: int, align: int, expected: Share | None) -> None:
     assert share(running(30), budget, limits(chunk_align=align)) == expected
+
+
+def test_a_chunk_that_cannot_be_aligned_waits_where_a_step_has_room_for_many() -> None:
+    roomy = limits(chunk_align=8, max_num_batched_tokens=68)
+    assert share(running(30), 5, roomy) is None
+    assert cut(20, 3, roomy) == 0
+    assert cut(20, 4, roomy) == 4
+    assert cut(20, 4, limits(chunk_align=1)) == 4
 
 
 def test_a_chunk_goes_on_from_an_unaligned_place_to_an_aligned_one() -> None:
