@@ -51,6 +51,15 @@ class LinearOps(Protocol):
         """Return x @ weight.T + bias, accumulated in fp32 and rounded once to x's dtype."""
         ...
 
+    @property
+    def sum_rows(self) -> int:
+        """From how many rows on `apply_onto` is faster than `apply` and a sum that a norm takes along."""
+        ...
+
+    def apply_onto(self, x: Tensor, packed: Tensor, onto: Tensor) -> Tensor:  # [T, in], opaque, [T, out] -> [T, out]
+        """Return onto + x @ weight.T, rounded once; `apply` and a sum round twice. May overwrite `onto`."""
+        ...
+
 
 class EmbeddingOps(Protocol):
     """Rows of a table."""

@@ -73,8 +73,9 @@ class SelfAttention(Layer):
         self.out = RowLinear(sizes.heads * dim, mine, sizes.hidden, sizes.out_bias, build)
 
     def __call__(
-        self, x: Tensor, cos: Tensor, sin: Tensor, batch: ForwardBatch
-    ) -> Tensor:  # [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype
+        self, x: Tensor, cos: Tensor, sin: Tensor, batch: ForwardBatch, onto: Tensor | None = None
+    ) -> Tensor:  # [T, hidden], [T, D], [T, D], [T, hidden] dtype -> [T, hidden] dtype
+        """Return the attention, or its sum with `onto`: see RowLinear."""
         q, k, v = torch.split(self.qkv(x), self._widths, dim=-1)
         if isinstance(self.norms, FullNorms):
             q, k = self.norms(q, k)
@@ -83,7 +84,7 @@ class SelfAttention(Layer):
         norm = self.norms.norm if isinstance(self.norms, HeadNorms) else None
         q = attention.rotate_and_write(q, k, v, cos, sin, cache, norm)
         scoring = self._scoring
-        return self.out(attention.attend(q, cache, scoring.scale, scoring.window, scoring.softcap).flatten(1))
+        return self.out(attention.attend(q, cache, scoring.scale, scoring.window, scoring.softcap).flatten(1), onto)
 
 
 def _columns(heads: range, dim: int) -> range:

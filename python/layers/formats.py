@@ -36,6 +36,15 @@ class WeightFormat(Protocol):
         """Return x @ weight.T + bias."""
         ...
 
+    @property
+    def sum_rows(self) -> int:
+        """As in LinearOps."""
+        ...
+
+    def apply_onto(self, x: Tensor, onto: Tensor) -> Tensor:  # [T, in], [T, out] dtype -> [T, out] dtype
+        """Return onto + x @ weight.T; see LinearOps. May overwrite `onto`."""
+        ...
+
 
 class DenseFormat:
     """A plain matrix in the model's dtype."""
@@ -57,3 +66,10 @@ class DenseFormat:
 
     def apply(self, x: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], [out] dtype -> [T, out] dtype
         return self._ops.apply(x, self._weight, bias)
+
+    @property
+    def sum_rows(self) -> int:
+        return self._ops.sum_rows
+
+    def apply_onto(self, x: Tensor, onto: Tensor) -> Tensor:  # [T, in], [T, out] dtype -> [T, out] dtype
+        return self._ops.apply_onto(x, self._weight, onto)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -99,7 +100,17 @@ class RowLinear(Layer):
     def finish(self) -> None:
         self._format.pack()
 
-    def __call__(self, x: Tensor) -> Tensor:  # [T, in of this rank] dtype -> [T, out] dtype
+    @property
+    def sum_rows(self) -> int:
+        """From how many rows on a product is best added to the residual at once: see LinearOps."""
+        return self._format.sum_rows if self._group.size == 1 and self._bias is None else sys.maxsize
+
+    def __call__(
+        self, x: Tensor, onto: Tensor | None = None
+    ) -> Tensor:  # [T, in of this rank], [T, out] dtype -> [T, out] dtype
+        """Return the product, or its sum with `onto`, which may be overwritten: only from `sum_rows` rows on."""
+        if onto is not None:
+            return self._format.apply_onto(x, onto)
         if self._group.size == 1:
             return self._format.apply(x, self._bias)
         total = self._group.all_reduce(self._format.apply(x, None))

@@ -26,8 +26,9 @@ class GatedMlp(Layer):
         self.gate_up = ColumnLinear(hidden, {"gate": (intermediate, mine), "up": (intermediate, mine)}, bias, build)
         self.down = RowLinear(intermediate, mine, hidden, bias, build)
 
-    def __call__(self, x: Tensor) -> Tensor:  # [T, hidden] dtype -> [T, hidden] dtype
-        return self.down(self._act(self.gate_up(x)))
+    def __call__(self, x: Tensor, onto: Tensor | None = None) -> Tensor:  # [T, hidden] dtype, twice -> the same
+        """Return the output, or its sum with `onto`: see RowLinear."""
+        return self.down(self._act(self.gate_up(x)), onto)
 
 
 class PlainMlp(Layer):

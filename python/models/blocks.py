@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from octavo.layers.base import Layer
+from octavo.layers.mlp import GatedMlp
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from octavo.layers.attention import SelfAttention
     from octavo.layers.batch import ForwardBatch
-    from octavo.layers.mlp import GatedMlp, PlainMlp
+    from octavo.layers.mlp import PlainMlp
     from octavo.layers.moe import SparseMoe
     from octavo.layers.norm import LayerNorm, RmsNorm
 
@@ -30,8 +31,8 @@ class Block(Protocol):
 
     def __call__(
         self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
-    ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
-        """Return the layer's output as two tensors to be added. The input is x + residual, or x alone."""
+    ) -> tuple[Tensor, Tensor | None]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
+        """Return the layer's output as two tensors to be added, or as one. The input is x + residual, or x alone."""
         ...
 
 
@@ -54,10 +55,17 @@ class PreNormBlock(Layer):
 
     def __call__(
         self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
-    ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
+    ) -> tuple[Tensor, Tensor | None]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
         x, residual = _enter(self.attention_norm, x, residual)
+        if isinstance(self.mlp, GatedMlp) and self._scale == 1.0 and x.shape[0] >= self._sum_rows(self.mlp):
+            total = self.attention(x, cos, sin, batch, residual)
+            return self.mlp(self.mlp_norm(total), total), None
         x, residual = self.mlp_norm.add(self._scaled(self.attention(x, cos, sin, batch)), residual)
         return self._scaled(self.mlp(x)), residual
+
+    def _sum_rows(self, mlp: GatedMlp) -> int:
+        """From how many rows on both products are best added to the residual as they are made."""
+        return max(self.attention.out.sum_rows, mlp.down.sum_rows)
 
     def _scaled(self, x: Tensor) -> Tensor:  # [T, hidden] dtype -> the same
         return x if self._scale == 1.0 else x * self._scale

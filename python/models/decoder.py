@@ -80,8 +80,7 @@ class Decoder(Model):
             batch.progress.layer = layer
             cos, sin = turns[self._rope_of[layer]]
             x, residual = block(x, residual, cos, sin, batch)
-        assert residual is not None
-        return self.norm.add(x, residual)[0]
+        return self.norm(x) if residual is None else self.norm.add(x, residual)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] dtype
         logits, cap = self.head(hidden), self._config.logit_softcap

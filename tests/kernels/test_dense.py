@@ -35,6 +35,11 @@ def test_linear(ops: LinearOps, shape: tuple[int, int, int], bias: bool, dtype: 
     assert got.dtype == dtype
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(got.double(), want, atol=tolerance, rtol=tolerance)
+    if extra is None:
+        onto = torch.randn(tokens, outputs).to(dtype)
+        want += onto.double()
+        got = ops.apply_onto(x, ops.pack(weight.clone()), onto)
+        torch.testing.assert_close(got.double(), want, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from octavo.layers.formats import DenseFormat
 from tests.parity.asks import mixed
 from tests.parity.engine import EngineSetup, serve
 from tests.teacher import check_requests
@@ -45,6 +46,14 @@ def test_a_variant(tmp_path: Path, variant: str, dtype: str) -> None:
     model = make_llama(tmp_path, **VARIANTS[variant])
     _, served = serve(model, EngineSetup(num_blocks=200, dtype=dtype), mixed(288, 12, 24, 60))
     check_requests(model, [seen.check() for seen in served], dtype)
+
+
+def test_products_that_are_added_to_the_residual_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As large steps on GPUs do it: see RowLinear."""
+    monkeypatch.setattr(DenseFormat, "sum_rows", property(lambda self: 3))
+    model = make_llama(tmp_path)
+    _, served = serve(model, EngineSetup(num_blocks=200), mixed(288, 6, 8, 60))
+    check_requests(model, [seen.check() for seen in served])
 
 
 def test_64_requests_staggered_with_shared_prefixes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ and for large weights already at 1 row. The ops are private to torch, so `availa
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -30,3 +31,10 @@ class CpuLinear:
 
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         return cast("Tensor", torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], ""))
+
+    @property
+    def sum_rows(self) -> int:
+        return sys.maxsize
+
+    def apply_onto(self, x: Tensor, packed: Tensor, onto: Tensor) -> Tensor:  # [T, in], opaque, [T, out] -> [T, out]
+        return onto + self.apply(x, packed, None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+import torch
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
@@ -20,3 +22,10 @@ class RefLinear:
 
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         return F.linear(x, packed, bias)
+
+    @property
+    def sum_rows(self) -> int:
+        return sys.maxsize
+
+    def apply_onto(self, x: Tensor, packed: Tensor, onto: Tensor) -> Tensor:  # [T, in], opaque, [T, out] -> [T, out]
+        return torch.addmm(onto, x, packed.t())

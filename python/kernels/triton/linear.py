@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["TritonLinear"]
 
 
+#: The sum costs a product of so many rows nothing, and saves the norm behind it half of its passes over memory: 1.2% of
+#: a step of 16,384 tokens. Recorded steps are smaller.
+_SUM_ROWS = 1024
+
+
 class TritonLinear:
     """LinearOps on plain weights."""
 
@@ -26,3 +31,10 @@ class TritonLinear:
         if x.dtype == torch.bfloat16 and 1 <= rows <= MAX_FEW and x.dim() == 2 and x.stride(1) == 1:
             return few_rows(x, packed, bias)
         return F.linear(x, packed, bias)
+
+    @property
+    def sum_rows(self) -> int:
+        return _SUM_ROWS
+
+    def apply_onto(self, x: Tensor, packed: Tensor, onto: Tensor) -> Tensor:
+        return onto.addmm_(x, packed.t())

@@ -37,3 +37,11 @@ def test_float32_keeps_its_digits(device) -> None:
     x, weight = torch.randn(3, 64, device=device), torch.randn(32, 64, device=device)
     ops = TritonLinear()
     close(ops.apply(x, ops.pack(weight), None), x.double() @ weight.double().T, torch.float32)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_product_added_to_a_sum(kind, device) -> None:
+    x, weight, onto = (torch.randn(*shape).to(kind).to(device) for shape in ((9, 64), (32, 64), (9, 32)))
+    ops = TritonLinear()
+    want = onto.double() + x.double() @ weight.double().T
+    close(ops.apply_onto(x, ops.pack(weight), onto), want, kind)
