@@ -6,12 +6,12 @@ import torch
 
 from octavo.errors import ConfigError
 from octavo.kernels.api import Kernels
-from octavo.kernels.ref.logits import RefLogits
-from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
 from octavo.kernels.triton.linear import TritonLinear
+from octavo.kernels.triton.logits import TritonLogits
+from octavo.kernels.triton.mask import TritonMask
 from octavo.kernels.triton.moe import GroupedMoe
 from octavo.kernels.triton.norm import TritonNorm
 from octavo.kernels.triton.replay import TritonReplay
@@ -49,8 +49,8 @@ def triton_kernels(device: str, dtype: str) -> Kernels:
         moe=GroupedMoe(),
         attention=attention,
         sample=TritonSample(),
-        mask=RefMask(),
+        mask=TritonMask(),
         state=state,
-        logits=RefLogits(),
+        logits=TritonLogits(),
         replay=TritonReplay(attention, state),
     )

@@ -15,7 +15,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 import octavo.kernels.triton
-from octavo.kernels.api import KvCache, PagedStep, QkNorm, SampleInputs
+from octavo.kernels.api import History, KvCache, PagedStep, QkNorm, SampleInputs
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.behind import attend_behind
@@ -23,6 +23,8 @@ from octavo.kernels.triton.block_copy import BlockCopier
 from octavo.kernels.triton.embedding import TritonEmbedding
 from octavo.kernels.triton.fresh import FreshRun
 from octavo.kernels.triton.linear import TritonLinear
+from octavo.kernels.triton.logits import TritonLogits
+from octavo.kernels.triton.mask import TritonMask
 from octavo.kernels.triton.norm import TritonNorm
 from octavo.kernels.triton.sample import TritonSample
 from octavo.kernels.triton.state import TritonState
@@ -94,6 +96,10 @@ def others() -> None:
     TritonEmbedding().lookup(ids, x, 0)
     TritonSample().sample(x, SampleInputs(many.float(), many, many.float(), many, many, False, True, True))
     table = torch.zeros(2, 64, dtype=INT)
+    scores = torch.zeros(2, 2048)
+    TritonLogits().penalize(scores, History(table, many, many), scores[:, :3])
+    TritonLogits().logprobs(scores, many, 1, None, True)
+    TritonMask().apply_token_mask(x, many, table)
     TritonState().scatter(table, many, many, ids)
     TritonState().gather_ids(table, many, many)
     TritonState().gather_decodes(table, ids, table, many, ids, many, ids, table, 16)
