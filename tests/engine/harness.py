@@ -35,6 +35,7 @@ class Setup:
     long_prefill: int = 0
     max_long: int = 1
     max_waiting: int | None = None
+    whole_chunks: bool = False
     model: str = "fake?in_process=1"
 
 
@@ -103,6 +104,7 @@ class Harness:
             long_prefill_threshold=setup.long_prefill,
             max_long_prefills=setup.max_long,
             max_num_waiting=setup.max_waiting,
+            whole_chunks=setup.whole_chunks,
             priorities=True,
         )
         alone = build_cache(groups, [setup.max_model_len] * len(groups), flight, base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from octavo.engine_core.sched.budget import cut
+from octavo.engine_core.sched.budget import better_whole, cut
 from octavo.engine_core.sched.fairness import is_long, num_long
 from octavo.engine_core.sched.running import add_row
 
@@ -36,8 +36,8 @@ def admit_waiting(state: SchedState, draft: StepDraft) -> None:
             return
         hit = _hit(state, request)
         remaining = len(request.tokens) - hit
-        if draft.budget < remaining and not cut(hit, draft.budget, state.limits):
-            return  # the step is as good as full
+        if draft.budget < remaining and _full(state, draft, hit, remaining):
+            return
         long = is_long(state, remaining)
         if state.computing.worth_waiting(request, hit):
             request.waits += 1
@@ -52,6 +52,16 @@ def admit_waiting(state: SchedState, draft: StepDraft) -> None:
             longs += long
             ahead = state.cache.ahead(request.tables, len(request.tokens))
             reserved = [keep + more for keep, more in zip(reserved, ahead, strict=True)]
+
+
+def _full(state: SchedState, draft: StepDraft, hit: int, remaining: int) -> bool:
+    """Tell whether a step is as good as full for a prompt that does not fit it, with `remaining` tokens to compute.
+
+    A long prompt that runs leaves half of each step, in which prompts of that size begin all the same.
+    """
+    if not draft.capped and better_whole(remaining, state.limits):
+        return True
+    return not cut(hit, draft.budget, state.limits)
 
 
 def try_admit(state: SchedState, draft: StepDraft, request: Request) -> bool:

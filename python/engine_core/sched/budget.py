@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from octavo.engine_core.request import Request
 
-__all__ = ["SchedLimits", "Share", "cut", "share"]
+__all__ = ["SchedLimits", "Share", "better_whole", "cut", "share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class SchedLimits:
     window: int = 1  # plans in flight
     num_drafts: int = 0  # at most, for each decode row
     chunk_align: int = 1  # tokens; where chunks of a prompt end, but the last one
+    whole_chunks: bool = False  # cutting a prompt costs much: see `cut` and `better_whole`
     vocab_size: int = 1 << 31  # token ids are below
     long_prefill_threshold: int = 0  # prompts with more tokens to compute yield to others; 0: none do
     max_long_prefills: int = 1  # such prompts computed at a time
@@ -66,4 +67,14 @@ def cut(start: int, budget: int, limits: SchedLimits) -> int:
         return aligned
     # Decode rows alone leave a step that is roomy enough for an aligned chunk: whoever took the rest makes progress.
     roomy = limits.max_num_batched_tokens - limits.max_num_seqs >= _ROOMY * limits.chunk_align
-    return 0 if roomy and limits.chunk_align > 1 else budget
+    return 0 if roomy and limits.whole_chunks else budget
+
+
+def better_whole(tokens: int, limits: SchedLimits) -> bool:
+    """Tell whether a prompt of `tokens` tokens that does not fit what is left of a step had better begin in the next.
+
+    Where cuts are costly and the prompt is at most half of a step: the step is at least half full then, and large
+    enough. The rows that may fill it for long, those of one token, leave room for the prompt.
+    """
+    room = limits.max_num_batched_tokens - limits.max_num_seqs
+    return limits.whole_chunks and 2 * tokens <= limits.max_num_batched_tokens and tokens <= room

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from octavo.engine_core.cache.coordinator import KvTables
 from octavo.engine_core.request import Request
-from octavo.engine_core.sched.budget import SchedLimits, Share, cut, share
+from octavo.engine_core.sched.budget import SchedLimits, Share, better_whole, cut, share
 from tests.engine.harness import request
 
 
-def limits(**changes: int) -> SchedLimits:
+def limits(**changes: Any) -> SchedLimits:
     return SchedLimits(**{"max_num_seqs": 4, "max_num_batched_tokens": 64, "max_model_len": 100} | changes)
 
 
@@ -36,11 +38,18 @@ def test_chunks_end_on_multiples_unless_they_are_the_last(budget: int, align: in
 
 
 def test_a_chunk_that_cannot_be_aligned_waits_where_a_step_has_room_for_many() -> None:
-    roomy = limits(chunk_align=8, max_num_batched_tokens=68)
+    roomy = limits(chunk_align=8, whole_chunks=True, max_num_batched_tokens=68)
     assert share(running(30), 5, roomy) is None
     assert cut(20, 3, roomy) == 0
     assert cut(20, 4, roomy) == 4
     assert cut(20, 4, limits(chunk_align=1)) == 4
+
+
+def test_prompts_of_at_most_half_a_step_are_not_cut_where_cuts_are_costly() -> None:
+    costly = limits(whole_chunks=True)
+    assert [better_whole(tokens, costly) for tokens in (1, 32, 33)] == [True, True, False]
+    assert not better_whole(32, limits(whole_chunks=True, max_num_seqs=40)), "decode rows might never leave room"
+    assert not better_whole(1, limits())
 
 
 def test_a_chunk_goes_on_from_an_unaligned_place_to_an_aligned_one() -> None:

@@ -36,6 +36,22 @@ def test_decode_rows_come_first_and_prompts_share_what_is_left() -> None:
     h.verify_all()
 
 
+def test_where_cuts_are_costly_a_prompt_begins_in_a_step_that_holds_it() -> None:
+    h = Harness(Setup(budget=64, whole_chunks=True))
+    for number, tokens in ((1, 20), (2, 30), (3, 20), (4, 120)):
+        h.add(request(number, [number] * tokens))
+    assert rows(h) == [(0, 20), (1, 30)], "14 tokens are left, and 20 fit the next step"
+    h.receive()
+    assert rows(h) == [(0, 1), (1, 1), (2, 20), (3, 42)], "no step holds 120 tokens: they are cut at a multiple of 6"
+    h.receive()
+    assert rows(h) == [(0, 1), (1, 1), (2, 1), (3, 60)]
+    h.add(request(5, [5] * 30))
+    h.receive()
+    assert rows(h)[3:] == [(3, 18), (4, 30)]
+    h.run()
+    h.verify_all()
+
+
 def test_a_prompt_that_can_never_fit_is_refused_with_both_numbers() -> None:
     h = Harness(Setup(max_model_len=64, spare_blocks=(0, 0, 0)))
     with pytest.raises(RequestError, match="64 tokens and the context is 64"):
