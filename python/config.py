@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from octavo.errors import ConfigError
+from octavo.setting_values import file, json_object, share
 
 __all__ = ["EngineConfig", "FrontendConfig", "KvEventsConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
 
@@ -59,6 +60,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_num_waiting: int | None = None  # requests in the engine beyond those that can start at once
     plans_in_flight: int | None = None  # 1 or 2; None: 1 on CPUs, 2 on GPUs
     kv_events: KvEventsConfig | None = None  # None: nobody is told
+    logprobs_mode: str = "raw_logprobs"
     tensor_parallel_size: int = 1
     threads: int = 0  # per worker; 0: all cores but one, divided by ranks
     worker_timeout_s: float = 300.0
@@ -76,6 +78,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     served_model_names: list[str]
     seed: int | None = None  # of the generator that requests without a seed draw theirs from; None: the system
     max_open_requests: int = 1024  # more get 429
+    max_logprobs: int = 20  # alternatives that a request may ask for with each token; -1: any number
     replay_timeout_s: float = 300.0
     shutdown_timeout_s: float = 0.0  # running requests get so long after SIGTERM
     scheduling_policy: str = "fcfs"  # or "priority": requests may name one
@@ -87,6 +90,10 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api_key_file: str | None = None  # lines of ROLE[,ROLE] KEY
     log_level: str = "info"
     trust_request_chat_template: bool = False  # whether requests may bring a chat_template
+
+
+#: Log probabilities or logits; before or behind all that changes them.
+LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +178,8 @@ def _kv_events(text: str) -> KvEventsConfig:
         raise ValueError(f"must be a JSON object with vLLM's fields: {error}") from None
 
 
-def _json_object(text: str) -> str:
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"must be a JSON object: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError("must be a JSON object")
-    return text
+def _or_all(text: str) -> int:
+    return -1 if text == "-1" else _count(0)(text)
 
 
 def _choice(*words: str) -> Callable[[str], str]:
@@ -190,27 +191,10 @@ def _choice(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def _file(text: str) -> Path:
-    path = Path(text).absolute()
-    if not path.is_file():
-        raise ValueError("there is no such file")
-    return path
-
-
 def _dtype(text: str) -> str:
     if text in ("float16", "half"):
         raise ValueError("is not offered; take bfloat16 (as fast, wider range) or float32")
     return _choice("auto", "bfloat16", "float32")({"float": "float32"}.get(text, text))
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("must be a share, such as 0.92") from None
-    if not 0 < value <= 1:
-        raise ValueError("must be more than 0 and at most 1")
-    return value
 
 
 def _power_of_two(low: int, high: int) -> Callable[[str], int]:
@@ -284,7 +268,7 @@ class ServeConfig:
     chat_template: str = _setting(
         "", str, "Model", "file with a chat template, or the template itself; default: the model's", "PATH"
     )
-    hf_overrides: str = _setting("", _json_object, "Model", "keys of config.json to replace, as JSON", "JSON")
+    hf_overrides: str = _setting("", json_object, "Model", "keys of config.json to replace, as JSON", "JSON")
     trust_remote_code: bool = _switch(
         False, "Model", "accepted for vLLM's sake: octavo never runs code that a model brings along"
     )
@@ -300,6 +284,24 @@ class ServeConfig:
     )
     seed: int = _setting(
         0, _count(0, 2**63 - 1), "Model", "of dummy weights and of the seeds that requests without one are given"
+    )
+    generation_config: str = _setting(
+        "auto",
+        str,
+        "Model",
+        "defaults of sampling: auto (the model's generation_config.json), vllm (none), or a folder with one",
+        "auto|vllm|FOLDER",
+    )
+    override_generation_config: str = _setting(
+        "", json_object, "Model", "single defaults of sampling over those, such as '{\"temperature\": 0.5}'", "JSON"
+    )
+    max_logprobs: int = _setting(20, _or_all, "Model", "log probabilities with a token at most; -1: any number")
+    logprobs_mode: str = _setting(
+        "raw_logprobs",
+        _choice(*LOGPROBS_MODES),
+        "Model",
+        "logprobs: before or behind penalties, temperature, …",
+        "MODE",
     )
     host: str = _setting(
         "127.0.0.1", str, "Server", "address to listen on; 0.0.0.0 for all: then give --api-key too", "ADDR"
@@ -342,7 +344,7 @@ class ServeConfig:
         False, "Chat", "let the model decide about tool calls (tool_choice auto); needs a parser"
     )
     format_file: tuple[Path, ...] = _setting(
-        (), _file, "Chat", "files of further output formats; their names win", "PATH", many=True
+        (), file, "Chat", "files of further output formats; their names win", "PATH", many=True
     )
     trust_request_chat_template: bool = _switch(
         False, "Chat", "render with the chat_template that a request brings; a template is a program of its author's"
@@ -409,7 +411,7 @@ class ServeConfig:
         "BYTES|auto",
     )
     gpu_memory_utilization: float = _setting(
-        0.92, _share, "Engine", "share of a GPU's memory for weights, steps and KV cache together", "SHARE"
+        0.92, share, "Engine", "share of a GPU's memory for weights, steps and KV cache together", "SHARE"
     )
     enforce_eager: bool = _switch(False, "Engine", "launch each kernel of a step by itself: record no CUDA graphs")
     cuda_graph_sizes: tuple[int, ...] = _setting(

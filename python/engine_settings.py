@@ -69,6 +69,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         plans_in_flight=config.plans_in_flight,
         kv_events=_kv_events(config),
         block_size=config.block_size,
+        logprobs_mode=config.logprobs_mode,
         enable_prefix_caching=config.enable_prefix_caching,
         device=device,
         kv_cache_bytes=_kv_bytes(config, device),

@@ -31,6 +31,7 @@ from octavo.config import FrontendConfig, ServeConfig
 from octavo.engine_settings import RESTART_WINDOW_S, engine_config, model_files
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.modelfiles import ModelFiles, export_tokenizer
+from octavo.modelfiles.generation import GenerationSource
 from octavo.runfolder import run_folder
 
 __all__ = ["serve"]
@@ -54,7 +55,8 @@ def serve(config: ServeConfig) -> int:
     _check_versions(frontend)
     files = model_files(config)
     with _listen(config.host, config.port) as listener, run_folder() as folder:
-        export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template)
+        generation = GenerationSource(config.generation_config, config.override_generation_config)
+        export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
         _write_configs(config, files, listener, folder)
         if not config.api_key and config.api_key_file is None and not _is_loopback(listener):
             _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", _url(listener))
@@ -116,6 +118,7 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         served_model_names=list(config.names),
         seed=config.seed,
         max_open_requests=config.max_open_requests,
+        max_logprobs=config.max_logprobs,
         replay_timeout_s=config.replay_timeout,
         shutdown_timeout_s=config.shutdown_timeout,
         scheduling_policy=config.scheduling_policy,

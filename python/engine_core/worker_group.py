@@ -232,6 +232,7 @@ class WorkerGroup:
             weight_version=self._weight_version,
             graph_sizes=config.graph_sizes,
             memory_utilization=config.gpu_memory_utilization if config.kv_cache_bytes is None else 0.0,
+            logprobs_mode=config.logprobs_mode,
         )
 
     def _received(self, life: int, rank: int, message: WorkerToCore) -> None:

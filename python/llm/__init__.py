@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from octavo.llm.async_llm import AsyncLLM
 from octavo.llm.llm import LLM
+from octavo.llm.logprobs import Logprob
 from octavo.llm.outputs import CompletionOutput, RequestOutput
-from octavo.llm.sampling import SamplingParams
+from octavo.llm.sampling import RepetitionDetectionParams, SamplingParams
 
-__all__ = ["LLM", "AsyncLLM", "CompletionOutput", "RequestOutput", "SamplingParams"]
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "CompletionOutput",
+    "Logprob",
+    "RepetitionDetectionParams",
+    "RequestOutput",
+    "SamplingParams",
+]

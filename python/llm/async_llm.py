@@ -83,20 +83,23 @@ class AsyncLLM:
 
     async def _stream(self, request: Request) -> AsyncGenerator[RequestOutput, None]:
         inbox = _AsyncInbox()
-        self._model.engine.submit([request.message()], inbox)
+        children = {child.id: child for child in request.children}
+        self._model.engine.submit([child.message() for child in request.children], inbox)
         try:
-            while request.finish is None:
+            while not request.finished:
                 for event in await inbox.take():
-                    if request.advance(event):
-                        self._model.engine.abort([request.id])
+                    child = children[event.id]
+                    if child.advance(event):
+                        self._model.engine.abort([child.id])
                     if isinstance(event, RequestRejected):
                         raise RequestError(event.message, event.code, event.param)
-                if request.finish == "error":
-                    raise EngineError(request.error or "the engine failed on this request")
+                if request.error is not None:
+                    raise EngineError(request.error)
                 yield request.output()
         finally:
-            if request.finish is None:
-                self._model.engine.abort([request.id])
+            open_ = [child.id for child in request.children if child.finish is None]
+            if open_:
+                self._model.engine.abort(open_)
 
 
 class _AsyncInbox:

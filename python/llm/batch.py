@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from octavo.engine_core.local import LocalEvent
+    from octavo.llm.child import Child
     from octavo.llm.engine import EngineThread
     from octavo.llm.request import Request
 
@@ -55,30 +56,31 @@ def run_batch(engine: EngineThread, requests: Sequence[Request], *, progress: bo
     """
     inbox = _Inbox()
     bar = Progress(progress)
-    waiting = iter(requests)
-    open_: dict[int, Request] = {}
+    children = [child for request in requests for child in request.children]
+    waiting = iter(children)
+    open_: dict[int, Child] = {}
 
     def top_up() -> None:
         more = list(itertools.islice(waiting, _IN_ENGINE - len(open_)))
-        open_.update((request.id, request) for request in more)
+        open_.update((child.id, child) for child in more)
         if more:
-            engine.submit([request.message() for request in more], inbox)
+            engine.submit([child.message() for child in more], inbox)
 
-    with bar.over(len(requests)):
+    with bar.over(len(children)):
         try:
             top_up()
             while open_:
                 stopped = []
                 for event in inbox.take(PERIOD_S):
-                    request = open_.get(event.id)
-                    if request is None:
+                    child = open_.get(event.id)
+                    if child is None:
                         continue  # it ended by a stop string, and the engine did not know yet
-                    before = request.num_tokens
-                    if request.advance(event):
-                        stopped.append(request.id)
-                    bar.tokens += request.num_tokens - before
-                    if request.finish is not None:
-                        _finished(open_.pop(request.id), bar)
+                    before = child.num_tokens
+                    if child.advance(event):
+                        stopped.append(child.id)
+                    bar.tokens += child.num_tokens - before
+                    if child.finish is not None:
+                        _finished(open_.pop(child.id), bar)
                 if stopped:
                     engine.abort(stopped)
                 if len(open_) <= _IN_ENGINE // 2:
@@ -89,8 +91,8 @@ def run_batch(engine: EngineThread, requests: Sequence[Request], *, progress: bo
                 engine.abort(list(open_))
 
 
-def _finished(request: Request, bar: Progress) -> None:
+def _finished(child: Child, bar: Progress) -> None:
     bar.done += 1
-    bar.prompt_tokens += request.num_prompt_tokens
-    if request.finish == "error":
-        _log.warning("%s failed: %s", request.name, request.error)
+    bar.prompt_tokens += child.num_prompt_tokens
+    if child.finish == "error":
+        _log.warning("%s failed: %s", child.name, child.error)

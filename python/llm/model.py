@@ -20,8 +20,9 @@ from octavo.engine_settings import engine_config, model_files
 from octavo.errors import ConfigError, ModelError, RequestError
 from octavo.llm.engine import EngineThread
 from octavo.llm.request import Request
-from octavo.llm.sampling import body_fields
+from octavo.llm.sampling import body_fields, chat_fields
 from octavo.modelfiles import export_tokenizer
+from octavo.modelfiles.generation import GenerationSource
 from octavo.runfolder import run_folder
 
 if TYPE_CHECKING:
@@ -77,9 +78,10 @@ class LoadedModel:
         files = model_files(config)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(run_folder())
-            export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template)
+            generation = GenerationSource(config.generation_config, config.override_generation_config)
+            export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
             try:
-                self.renderer = octavo_native.Renderer(folder / "tokenizer", config.seed)
+                self.renderer = octavo_native.Renderer(folder / "tokenizer", config.seed, config.max_logprobs)
             except ValueError as error:
                 raise ModelError(str(error)) from None
             for line in self.renderer.warnings:
@@ -112,7 +114,7 @@ class LoadedModel:
         template: Mapping[str, Any],
     ) -> Request:
         """Make a request of a conversation; `template` holds further fields of the body. Raises RequestError."""
-        body = _json({"messages": list(messages), **template, **body_fields(params)})
+        body = _json({"messages": list(messages), **template, **chat_fields(params)})
 
         def prepare() -> octavo_native.Prepared:
             return self.renderer.chat(body, info.max_model_len, info.vocab_size)
@@ -127,8 +129,8 @@ class LoadedModel:
         except octavo_native.RenderError as error:
             message, code, param = error.args
             raise RequestError(message, code, param) from None
-        number = next(self._ids)
-        return Request(number, f"{kind}-{number}", text, prepared)
+        ids = [next(self._ids) for _ in range(prepared.n)]
+        return Request(ids, f"{kind}-{ids[0]}", text, prepared, self.renderer.token_texts)
 
 
 def _close(owner: int, stack: contextlib.ExitStack) -> None:

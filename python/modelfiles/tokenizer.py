@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.errors import ConfigError
 from octavo.modelfiles import hub
+from octavo.modelfiles.generation import GenerationSource, generation_config
 from octavo.modelfiles.gguf_reader import read_gguf
 from octavo.modelfiles.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
 from octavo.modelfiles.slow_tokenizer import convert_slow_tokenizer, has_slow_tokenizer
@@ -37,14 +38,21 @@ _TEMPLATES = "additional_chat_templates"
 _READ = ("tokenizer.json", "tekken.json", "tiktoken.model", "qwen.tiktoken", "o200k_base.tiktoken")
 
 
-def export_tokenizer(files: ModelFiles, folder: Path, tokenizer: str = "", chat_template: str = "") -> None:
+def export_tokenizer(
+    files: ModelFiles,
+    folder: Path,
+    tokenizer: str = "",
+    chat_template: str = "",
+    generation: GenerationSource | None = None,
+) -> None:
     """Write the tokenizer, tokenizer_config.json, generation_config.json, config.json, chat templates into `folder`.
 
     Copies of the model's own files (tokenizer.json, tekken.json or a tiktoken file), made from a GGUF file's metadata,
     or a slow tokenizer as Transformers converts it; with dummy weights and no tokenizer, a word for each id.
     `tokenizer`: a folder, a tokenizer.json, a .gguf file or a name on the Hub to take instead of the model's.
-    `chat_template`: a file, or the template itself. Raises ModelError if the model has no tokenizer or one that is not
-    supported, and ConfigError if what the user gave is not there.
+    `chat_template`: a file, or the template itself. `generation`: where the defaults of sampling come from; None: from
+    the model. Raises ModelError if the model has no tokenizer or one that is not supported, and ConfigError if what the
+    user gave is not there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     template = read_template(chat_template)
@@ -62,7 +70,7 @@ def export_tokenizer(files: ModelFiles, folder: Path, tokenizer: str = "", chat_
     _write(folder / "config.json", files.config)
     if not (folder / "tokenizer_config.json").is_file():
         _write(folder / "tokenizer_config.json", {})
-    _write(folder / "generation_config.json", _generation_config(files))
+    _write(folder / "generation_config.json", generation_config(files, generation or GenerationSource()))
     if template:
         for name in (*_TEMPLATE_FILES, _TEMPLATES):
             _remove(folder / name)
@@ -116,22 +124,6 @@ def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
-
-
-def _generation_config(files: ModelFiles) -> dict[str, Any]:
-    """Return the model's own generation_config.json, with the end tokens that hold for it whichever file has them."""
-    eos = list(files.eos_token_ids)
-    ours = {
-        "bos_token_id": files.bos_token_id,
-        "eos_token_id": eos[0] if len(eos) == 1 else eos or None,
-        "pad_token_id": files.config.get("pad_token_id"),
-    }
-    path = files.path / "generation_config.json"
-    if not (files.path.is_dir() and path.is_file()):
-        return ours
-    theirs = json.loads(path.read_text(encoding="utf-8"))
-    given = {key: value for key, value in theirs.items() if value is not None}
-    return ours | given | {"eos_token_id": ours["eos_token_id"]}
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 import threading
@@ -9,16 +10,18 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import octavo_native
 import pytest
 
 from octavo import LLM, SamplingParams
 from octavo.engine_core.local import LocalEvent, LocalFrontend
 from octavo.errors import ConfigError, ModelError, RequestError
+from octavo.llm.logprobs import Logprob
 from octavo.llm.model import library_config
 from octavo.llm.request import Request
 from octavo.llm.sampling import body_fields
-from octavo.wire.frontend import AbortRequests, AddRequest, Delta, EngineInfo, Finish, RequestRejected
+from octavo.wire.frontend import AbortRequests, AddRequest, Delta, EngineInfo, Finish, Logprobs, RequestRejected
 from octavo.wire.frontend import SamplingParams as WireParams
 from tests.tiny import make_tokenizer
 
@@ -28,6 +31,10 @@ def renderer(tmp_path_factory: pytest.TempPathFactory) -> octavo_native.Renderer
     folder = tmp_path_factory.mktemp("tokenizer")
     make_tokenizer().save_pretrained(folder)
     return octavo_native.Renderer(folder, 7)
+
+
+def params_of(prepared: octavo_native.Prepared, index: int) -> WireParams:
+    return msgspec.msgpack.decode(prepared.sampling(index), type=WireParams)
 
 
 def packed(*ids: int) -> bytes:
@@ -51,7 +58,7 @@ def test_names_of_the_package() -> None:
 def test_an_unknown_sampling_parameter_names_the_nearest() -> None:
     with pytest.raises(TypeError, match="'temprature'; did you mean temperature"):
         SamplingParams(temprature=1)
-    with pytest.raises(TypeError, match=r"best_of.*octavo samples with temperature, top_p"):
+    with pytest.raises(TypeError, match=r"best_of.*octavo samples with n, presence_penalty"):
         SamplingParams(best_of=2)
     with pytest.raises(ValueError, match="finite number; got nan"):
         SamplingParams(temperature=float("nan"))
@@ -91,9 +98,9 @@ def test_renderer_gives_what_the_tokenizer_gives(renderer: octavo_native.Rendere
     prepared = renderer.completion(b'{"prompt": "hello", "seed": 5, "top_k": 3, "max_tokens": 900}', 512, 288)
     ids = make_tokenizer().encode("hello")
     assert prepared.prompt == packed(*ids)
-    seed, max_tokens, temperature, top_p, top_k, stop_ids = prepared.sampling
-    assert (seed, max_tokens, temperature, top_p, top_k) == (5, 512 - len(ids), 1.0, 1.0, 3)
-    assert stop_ids == [make_tokenizer().eos_token_id]
+    eos = (make_tokenizer().eos_token_id,)
+    assert params_of(prepared, 0) == WireParams(5, 512 - len(ids), 1.0, 1.0, 3, eos)
+    assert renderer.token_texts(ids) == list("hello")
     assert renderer.decode(renderer.encode("näh", True)) == "näh"
     chat = b'{"messages": [{"role": "user", "content": "hi"}]}'
     assert renderer.chat_text(chat) == "<|start|>user\nhi<|end|>\n<|start|>assistant\n"
@@ -107,15 +114,17 @@ def test_a_refused_request_names_its_field(renderer: octavo_native.Renderer) -> 
 
 
 def request(renderer: octavo_native.Renderer, body: str) -> Request:
-    return Request(1, "cmpl-1", None, renderer.completion(body.encode(), 512, 288))
+    prepared = renderer.completion(body.encode(), 512, 288)
+    return Request(range(1, 99), "cmpl-1", None, prepared, renderer.token_texts)
 
 
 def test_text_of_a_request_as_its_tokens_come(renderer: octavo_native.Renderer) -> None:
     ids = make_tokenizer().encode("öl")
     mine = request(renderer, '{"prompt": "x"}')
-    assert not mine.advance(Delta(1, 1, 0, packed(ids[0]), cached_tokens=0))
+    (child,) = mine.children
+    assert not child.advance(Delta(1, 1, 0, packed(ids[0]), cached_tokens=0))
     assert mine.output().outputs[0].text == ""  # half of a character
-    assert not mine.advance(Delta(1, 1, 1, packed(*ids[1:]), Finish("length")))
+    assert not child.advance(Delta(1, 1, 1, packed(*ids[1:]), Finish("length")))
     output = mine.output()
     assert (output.finished, output.num_cached_tokens, output.error) == (True, 0, None)
     assert (output.outputs[0].text, output.outputs[0].token_ids) == ("öl", ids)
@@ -124,8 +133,9 @@ def test_text_of_a_request_as_its_tokens_come(renderer: octavo_native.Renderer) 
 
 def test_a_stop_string_asks_for_an_abort_and_cuts_the_tokens(renderer: octavo_native.Renderer) -> None:
     mine = request(renderer, '{"prompt": "x", "stop": ["cd"]}')
-    assert mine.advance(Delta(1, 1, 0, packed(*make_tokenizer().encode("abcdef"))))
-    assert not mine.advance(Delta(1, 1, 6, packed(1), Finish("length")))  # was under way
+    (child,) = mine.children
+    assert child.advance(Delta(1, 1, 0, packed(*make_tokenizer().encode("abcdef"))))
+    assert not child.advance(Delta(1, 1, 6, packed(1), Finish("length")))  # was under way
     first = mine.output().outputs[0]
     assert (first.text, first.stop_reason, first.finish_reason) == ("ab", "cd", "stop")
     assert first.token_ids == make_tokenizer().encode("abcd")
@@ -133,11 +143,34 @@ def test_a_stop_string_asks_for_an_abort_and_cuts_the_tokens(renderer: octavo_na
 
 def test_failures_are_kept(renderer: octavo_native.Renderer) -> None:
     failed = request(renderer, '{"prompt": "x"}')
-    failed.advance(Delta(1, 1, 0, b"", Finish("error", message="it kills workers")))
+    failed.children[0].advance(Delta(1, 1, 0, b"", Finish("error", message="it kills workers")))
     assert failed.output().error == "it kills workers"
     rejected = request(renderer, '{"prompt": "x"}')
-    rejected.advance(RequestRejected(1, 1, "invalid", "no"))
+    rejected.children[0].advance(RequestRejected(1, 1, "invalid", "no"))
     assert (rejected.output().error, rejected.output().outputs[0].finish_reason) == ("no", "error")
+
+
+def test_log_probabilities_and_several_outputs(renderer: octavo_native.Renderer) -> None:
+    mine = request(renderer, '{"prompt": "xy", "n": 2, "seed": 4, "logprobs": 1, "stop": ["b"], "prompt_logprobs": 0}')
+    first, second = mine.children
+    assert (first.sampling.seed, first.sampling.extras.prompt_logprobs) == (4, 0)  # type: ignore[union-attr]
+    assert second.sampling.seed != 4
+    assert second.sampling.extras.prompt_logprobs is None  # type: ignore[union-attr]
+    a, b, c = make_tokenizer().encode("abc")
+    rows = Logprobs(2, packed(a, b, b, c, c, a), struct.pack("<6f", -0.5, -1, -2, -3, -4, -5), packed(1, 7, 9))
+    of_prompt = Logprobs(1, packed(c), struct.pack("<f", -6), packed(3))
+    assert first.advance(Delta(1, 1, 0, packed(a, b, c), None, 0, rows, of_prompt))
+    assert not mine.finished
+    second.advance(Delta(2, 1, 0, packed(c), Finish("length"), 0))
+    output = mine.output()
+    assert output.finished
+    assert [one.text for one in output.outputs] == ["a", "c"]
+    assert output.outputs[0].logprobs == [
+        {a: Logprob(-0.5, 1, "a"), b: Logprob(-1, 1, "b")},
+        {b: Logprob(-2, 7, "b"), c: Logprob(-3, 1, "c")},
+    ]
+    assert output.outputs[1].logprobs is None
+    assert output.prompt_logprobs == [None, {c: Logprob(-6, 3, "c")}]
 
 
 class Inbox:

@@ -79,8 +79,11 @@ impl ChatRequest {
             return Err(ApiError::invalid(structured.param, message));
         }
         let reasoning = ReasoningFields::take(&mut fields)?;
-        let sampling = SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
+        let mut sampling =
+            SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
+        sampling.extras.take_chat_logprobs(&mut fields)?;
         let (stream, include_usage) = stream(&mut fields)?;
+        sampling.extras.check_stream(stream)?;
         Ok(Self {
             model: field::string(&mut fields, "model")?,
             messages,

@@ -33,6 +33,10 @@ pub struct CompletionRequest {
     pub model: Option<String>,
     /// What to continue.
     pub prompt: Prompt,
+    /// Whether the text begins with the prompt.
+    pub echo: bool,
+    /// Whether only the prompt was asked for: `echo` with a `max_tokens` of 0.
+    pub only_prompt: bool,
     /// Whether the tokenizer adds its own special tokens to a text prompt. Default true.
     pub add_special_tokens: bool,
     /// What the output must be.
@@ -60,12 +64,21 @@ impl CompletionRequest {
         let mut fields = body.fields;
         unsupported::refuse(Route::Completion, &fields)?;
         let prompt = prompt(&mut fields)?;
+        let echo = field::boolean(&mut fields, "echo")?.unwrap_or(false);
+        let only_prompt = echo && fields.get("max_tokens").is_some_and(|given| given == 0);
+        if only_prompt {
+            fields.insert("max_tokens".to_owned(), Value::from(1));
+        }
         let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
         sampling.max_tokens = sampling.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
+        sampling.extras.take_completion_logprobs(&mut fields)?;
         let (stream, include_usage) = stream(&mut fields)?;
+        sampling.extras.check_stream(stream)?;
         Ok(Self {
             model: field::string(&mut fields, "model")?,
             prompt,
+            echo,
+            only_prompt,
             add_special_tokens: field::boolean(&mut fields, "add_special_tokens")?.unwrap_or(true),
             structured: StructuredFields::take(&mut fields)?,
             sampling,

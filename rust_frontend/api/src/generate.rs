@@ -7,7 +7,8 @@ use crate::body::Body;
 use crate::chat::stream;
 use crate::error::ApiError;
 use crate::field;
-use crate::response::{FinishReason, Logprobs, StopReason, Usage};
+use crate::logprobs::ChatLogprobs;
+use crate::response::{FinishReason, StopReason, Usage};
 use crate::sampling::{SamplingFields, token_id};
 use crate::scheduling::SchedulingFields;
 use crate::unsupported::{self, Route};
@@ -58,8 +59,21 @@ impl GenerateRequest {
 fn sampling_params(mut fields: Map<String, Value>) -> Result<SamplingFields, ApiError> {
     unsupported::refuse(Route::Completion, &fields)
         .and_then(|()| refuse_form(&fields))
+        .and_then(|()| refuse_several(&fields))
         .and_then(|()| SamplingFields::take(&mut fields, &["max_tokens"]))
         .map_err(|error| error.within("sampling_params"))
+}
+
+/// Refuses what an answer of one output without log probabilities has no place for.
+fn refuse_several(fields: &Map<String, Value>) -> Result<(), ApiError> {
+    for name in ["n", "logprobs", "prompt_logprobs", "logprob_token_ids"] {
+        let value = fields.get(name).filter(|value| !value.is_null());
+        if value.is_some_and(|value| name != "n" || *value != 1) {
+            let message = format!("'{name}' is not supported on this route yet. Leave it out.");
+            return Err(ApiError::unsupported(name, message));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what asks for an output of a certain form: bodies of this route carry no grammar.
@@ -108,7 +122,7 @@ pub(crate) fn request_id(fields: &mut Map<String, Value>) -> Result<Option<Strin
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GenerateResponse {
     /// As the request named it, or a new one.
     pub request_id: String,
@@ -124,14 +138,14 @@ pub struct GenerateResponse {
 }
 
 /// One output, or what it gained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GenerateChoice {
     /// From 0.
     pub index: u32,
     /// Token ids, the one that ended the output included.
     pub token_ids: Vec<i32>,
     /// Null.
-    pub logprobs: Option<Logprobs>,
+    pub logprobs: Option<ChatLogprobs>,
     /// Null in a stream until the last.
     pub finish_reason: Option<FinishReason>,
     /// The stop id or stop string of the request that ended it.

@@ -11,8 +11,10 @@ mod chat;
 mod completion;
 mod derender;
 mod error;
+mod extras;
 mod field;
 mod generate;
+mod logprobs;
 mod message;
 mod models;
 mod reasoning;
@@ -34,8 +36,12 @@ pub use derender::{
     StreamState,
 };
 pub use error::{ApiError, ErrorBody, ErrorKind, ErrorObject};
+pub use extras::{ExtraFields, RepetitionFields, ThinkingFields};
 pub use generate::{
     GenerateChoice, GenerateRequest, GenerateResponse, RenderedRequest, StreamOptions,
+};
+pub use logprobs::{
+    ChatLogprob, ChatLogprobs, CompletionLogprobs, LEAST, PromptLogprobs, TopLogprob,
 };
 pub use message::{Content, Message};
 pub use models::{ModelCard, ModelList, served_name};
@@ -43,8 +49,8 @@ pub use reasoning::{ReasoningField, ReasoningFields};
 pub use render::RenderFields;
 pub use response::{
     AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatDelta,
-    Completion, CompletionChoice, CompletionTokensDetails, FinishReason, Logprobs,
-    PromptTokensDetails, StopReason, Usage,
+    Completion, CompletionChoice, CompletionTokensDetails, FinishReason, PromptTokensDetails,
+    StopReason, Usage,
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;

@@ -25,18 +25,7 @@ pub struct RenderFields {
 }
 
 /// Fields of `sampling_params` that engines other than octavo's read.
-const SAMPLING: [&str; 10] = [
-    "min_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "min_tokens",
-    "logit_bias",
-    "bad_words",
-    "allowed_token_ids",
-    "skip_special_tokens",
-    "spaces_between_special_tokens",
-];
+const SAMPLING: [&str; 1] = ["spaces_between_special_tokens"];
 
 impl RenderFields {
     /// Takes the fields out of a body, which is then that of a chat or a completion.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::calls::{ToolCall, ToolCallDelta};
+use crate::logprobs::{ChatLogprobs, CompletionLogprobs, PromptLogprobs};
 
 /// Why an output ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,8 @@ pub enum FinishReason {
     Length,
     /// The model called tools and then ended by itself.
     ToolCalls,
+    /// The output turned in circles, as `repetition_detection` says.
+    Repetition,
     /// The request was aborted.
     Abort,
     /// The engine failed on it.
@@ -31,10 +34,6 @@ pub enum StopReason {
     /// A stop string.
     Text(String),
 }
-
-/// No value has this type: log probabilities are always null.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Logprobs {}
 
 /// Tokens counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +93,7 @@ impl Usage {
 }
 
 /// The answer of `/v1/chat/completions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatCompletion {
     /// "chatcmpl-...".
     pub id: String,
@@ -104,13 +103,16 @@ pub struct ChatCompletion {
     pub created: u64,
     /// As the request named it, or the first served name.
     pub model: String,
-    /// One.
+    /// `n` of them.
     pub choices: Vec<ChatChoice>,
     /// Tokens counted.
     pub usage: Usage,
     /// Token ids of the prompt, where `return_token_ids` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<i32>>,
+    /// Of the prompt, where `prompt_logprobs` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
 impl ChatCompletion {
@@ -119,14 +121,14 @@ impl ChatCompletion {
 }
 
 /// One output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatChoice {
     /// From 0.
     pub index: u32,
     /// What the model said.
     pub message: AssistantMessage,
-    /// Null.
-    pub logprobs: Option<Logprobs>,
+    /// Where they were asked for.
+    pub logprobs: Option<ChatLogprobs>,
     /// Why it ended.
     pub finish_reason: Option<FinishReason>,
     /// What stopped it.
@@ -171,7 +173,7 @@ impl AssistantMessage {
 }
 
 /// One event of a streamed `/v1/chat/completions`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatChunk {
     /// The same in all chunks.
     pub id: String,
@@ -197,14 +199,14 @@ impl ChatChunk {
 }
 
 /// What one output gained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatChunkChoice {
     /// From 0.
     pub index: u32,
     /// New text.
     pub delta: ChatDelta,
-    /// Null.
-    pub logprobs: Option<Logprobs>,
+    /// Where they were asked for.
+    pub logprobs: Option<ChatLogprobs>,
     /// Null until the last.
     pub finish_reason: Option<FinishReason>,
     /// What stopped it.
@@ -236,7 +238,7 @@ pub struct ChatDelta {
 }
 
 /// The answer of `/v1/completions`, and each event of its stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     /// "cmpl-...".
     pub id: String,
@@ -259,14 +261,14 @@ impl Completion {
 }
 
 /// One output, or what it gained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CompletionChoice {
     /// From 0.
     pub index: u32,
     /// The text, or the new text.
     pub text: String,
-    /// Null.
-    pub logprobs: Option<Logprobs>,
+    /// Where they were asked for.
+    pub logprobs: Option<CompletionLogprobs>,
     /// Null in a stream until the last.
     pub finish_reason: Option<FinishReason>,
     /// What stopped it.
@@ -278,4 +280,7 @@ pub struct CompletionChoice {
     /// Token ids of the output, where `return_token_ids` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<i32>>,
+    /// Of the prompt, where `prompt_logprobs` asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::extras::ExtraFields;
 use crate::field::{self, wrong};
 
 /// Most stop strings of a request.
@@ -30,6 +31,8 @@ pub struct SamplingFields {
     pub stop_token_ids: Vec<i32>,
     /// Whether the model's own end tokens do not end the output.
     pub ignore_eos: bool,
+    /// What few requests use.
+    pub extras: ExtraFields,
 }
 
 impl SamplingFields {
@@ -44,6 +47,7 @@ impl SamplingFields {
             stop: stop(fields)?,
             stop_token_ids: stop_token_ids(fields)?,
             ignore_eos: field::boolean(fields, "ignore_eos")?.unwrap_or(false),
+            extras: ExtraFields::take(fields)?,
         })
     }
 }

@@ -26,6 +26,7 @@ fn an_answer_of_chat() {
         }],
         usage: Usage::new(5, 2, Some(4)),
         prompt_token_ids: Some(vec![5]),
+        prompt_logprobs: None,
     };
     let wanted = json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m",
@@ -87,6 +88,7 @@ fn a_completion_and_the_models() {
         stop_reason: Some(StopReason::Token(2)),
         prompt_token_ids: None,
         token_ids: None,
+        prompt_logprobs: None,
     };
     let answer = Completion {
         id: "cmpl-1".to_owned(),

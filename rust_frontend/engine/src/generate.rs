@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use octavo_wire::frontend::{Domain, EngineInfo, Finish, Grammar, SamplingParams, Stats};
+use octavo_wire::frontend::{Domain, EngineInfo, Finish, Grammar, Logprobs, SamplingParams, Stats};
 
 use crate::stream::StepStream;
 
@@ -38,6 +38,10 @@ pub struct Step {
     pub cached_tokens: Option<u64>,
     /// Microseconds that the request waited in the engine before its first row; in the first step that knows it.
     pub queued_us: Option<u64>,
+    /// Of `tokens`, where they were asked for.
+    pub logprobs: Option<Logprobs>,
+    /// Of the prompt, where they were asked for; in the first step.
+    pub prompt_logprobs: Option<Logprobs>,
 }
 
 /// Why a request got no (further) tokens.

@@ -183,6 +183,10 @@ impl Registry {
                 have: have as u64,
                 start: delta.start,
             })?;
+        let logprobs = delta.logprobs.map(|mut logprobs| {
+            logprobs.skip(known);
+            logprobs
+        });
         let fresh = delta.tokens.get(known..).unwrap_or_default();
         open.request.emitted.extend_from_slice(fresh);
         let progress = !fresh.is_empty() || delta.finish.is_some();
@@ -193,6 +197,7 @@ impl Registry {
         if let Some(queued_us) = delta.queued_us {
             open.sender.queued(queued_us);
         }
+        open.sender.push_logprobs(logprobs, delta.prompt_logprobs);
         if let Some(finish) = delta.finish {
             open.sender.push_last(fresh, delta.cached_tokens, finish);
             self.remove(delta.id);

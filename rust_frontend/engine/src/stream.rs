@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use octavo_wire::frontend::Finish;
+use octavo_wire::frontend::{Finish, Logprobs};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -60,6 +60,8 @@ struct State {
     tokens: Vec<i32>,
     cached_tokens: Option<u64>,
     queued_us: Option<u64>,
+    logprobs: Option<Logprobs>,
+    prompt_logprobs: Option<Logprobs>,
     end: End,
     paused: bool,
     closed: bool,
@@ -90,6 +92,22 @@ impl StepSender {
     /// Says how long the request waited before it ran; goes out with the next tokens.
     pub fn queued(&self, queued_us: u64) {
         self.shared.state.lock().queued_us.get_or_insert(queued_us);
+    }
+
+    /// Adds log probabilities of tokens that are pushed next, and of the prompt. Does nothing after the end.
+    pub fn push_logprobs(&self, logprobs: Option<Logprobs>, of_prompt: Option<Logprobs>) {
+        if logprobs.is_none() && of_prompt.is_none() {
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        if !matches!(state.end, End::Open) || state.closed {
+            return;
+        }
+        match (&mut state.logprobs, logprobs) {
+            (Some(known), Some(more)) => known.append(&more),
+            (known, more) => *known = more.or_else(|| known.take()),
+        }
+        state.prompt_logprobs = of_prompt.or_else(|| state.prompt_logprobs.take());
     }
 
     /// Ends the stream; tokens pushed before are still read. Does nothing after the end.
@@ -191,6 +209,8 @@ impl StepStream {
         let start = state.start;
         state.start += tokens.len();
         let cached_tokens = state.cached_tokens.take();
+        let logprobs = state.logprobs.take();
+        let prompt_logprobs = state.prompt_logprobs.take();
         let queued_us = state.queued_us.take();
         let finish = if finished {
             match std::mem::replace(&mut state.end, End::Taken) {
@@ -206,6 +226,8 @@ impl StepStream {
             finish,
             cached_tokens,
             queued_us,
+            logprobs,
+            prompt_logprobs,
         })))
     }
 }
@@ -246,6 +268,8 @@ mod tests {
             finish: None,
             cached_tokens: None,
             queued_us: None,
+            logprobs: None,
+            prompt_logprobs: None,
         }
     }
 

@@ -8,6 +8,7 @@ use octavo_api::{ApiError, ChatDelta, FinishReason, StopReason, Usage};
 use octavo_edge::error_json;
 use serde::Serialize;
 
+use crate::logprobs::Shown;
 use crate::route::Route;
 
 /// Ends an event.
@@ -25,13 +26,15 @@ pub(crate) struct Identity {
     pub(crate) model: String,
 }
 
-/// Token ids that go out with new text.
+/// What goes out with new text: token ids and log probabilities.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ids<'a> {
     /// Of the prompt, with the first text of a completion.
     pub(crate) prompt: Option<&'a [i32]>,
     /// Of the text; empty: none are asked for.
     pub(crate) tokens: &'a [i32],
+    /// Of the tokens whose text it completes, where they are asked for.
+    pub(crate) logprobs: Option<&'a Shown>,
 }
 
 impl Ids<'_> {
@@ -103,7 +106,7 @@ impl EventWriter {
         let role = |buffer: &mut BytesMut| {
             buffer.extend_from_slice(br#""delta":{"role":"assistant","content":""},"#);
         };
-        self.choice(index, role, None);
+        self.choice(index, role, None, None);
         if let Some(ids) = prompt_ids {
             self.buffer.truncate(self.buffer.len() - CLOSE.len());
             self.buffer.extend_from_slice(b",\"prompt_token_ids\":");
@@ -124,6 +127,7 @@ impl EventWriter {
                 buffer.extend_from_slice(close);
                 ids.write(buffer);
             },
+            ids.logprobs,
             None,
         );
     }
@@ -136,7 +140,7 @@ impl EventWriter {
             buffer.put_u8(b',');
             ids.write(buffer);
         };
-        self.choice(index, fields, None);
+        self.choice(index, fields, ids.logprobs, None);
     }
 
     /// Writes the end of a choice.
@@ -150,7 +154,7 @@ impl EventWriter {
                 buffer.put_u8(b',');
             }
         };
-        self.choice(index, fields, Some(reason));
+        self.choice(index, fields, None, Some(reason));
     }
 
     /// Writes the usage, in an event without choices.
@@ -193,6 +197,7 @@ impl EventWriter {
         &mut self,
         index: u32,
         fields: impl FnOnce(&mut BytesMut),
+        logprobs: Option<&Shown>,
         reason: Option<FinishReason>,
     ) {
         let buffer = &mut self.buffer;
@@ -201,7 +206,9 @@ impl EventWriter {
         write_json(&mut buffer.writer(), &index);
         buffer.put_u8(b',');
         fields(buffer);
-        buffer.extend_from_slice(b"\"logprobs\":null,\"finish_reason\":");
+        buffer.extend_from_slice(b"\"logprobs\":");
+        write_json(&mut buffer.writer(), &logprobs);
+        buffer.extend_from_slice(b",\"finish_reason\":");
         write_json(&mut buffer.writer(), &reason);
         buffer.extend_from_slice(b"}]");
         buffer.extend_from_slice(CLOSE);
@@ -300,8 +307,8 @@ mod tests {
         let mut chat = writer(Route::Chat, false);
         assert!(chat.begin(0, Some(&[7, 8])));
         let ids = Ids {
-            prompt: None,
             tokens: &[1, 2],
+            ..Ids::default()
         };
         chat.text(0, "ab", ids);
         let events_of_chat = events(&mut chat);
@@ -312,6 +319,7 @@ mod tests {
         let ids = Ids {
             prompt: Some(&[7]),
             tokens: &[1],
+            logprobs: None,
         };
         completion.text(0, "", ids);
         let choice = &events(&mut completion)[0]["choices"][0];

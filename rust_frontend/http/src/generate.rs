@@ -16,7 +16,9 @@ use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
 use crate::envelope::Identity;
-use crate::output::{Output, TokenIds};
+use crate::logprobs::Told;
+use crate::output::{Echo, Extras, Output, Place, TokenIds};
+use crate::outputs::Outputs;
 use crate::refusal::of_generate;
 use crate::route::Route;
 use crate::{sse, whole};
@@ -42,10 +44,20 @@ struct Ready {
     model: String,
     stream: bool,
     include_usage: bool,
-    return_token_ids: bool,
-    scheduling: SchedulingFields,
     reasoning: ReasoningFields,
-    prepared: Prepared,
+    order: Order,
+}
+
+/// What the engine is asked for, and what the answer shows of it.
+pub(crate) struct Order {
+    pub(crate) scheduling: SchedulingFields,
+    pub(crate) return_token_ids: bool,
+    /// Whether the answer carries the prompts' log probabilities.
+    pub(crate) prompt_logprobs: bool,
+    /// Whether only the prompts are wanted.
+    pub(crate) only_prompt: bool,
+    /// One for each prompt, at least one.
+    pub(crate) prepared: Vec<Prepared>,
 }
 
 async fn handle(
@@ -70,27 +82,25 @@ async fn handle(
         created: unix_seconds(),
         model: ready.model,
     };
-    let output = submit(
-        &state.app,
-        &identity,
-        ready.prepared,
-        ready.scheduling,
-        ready.return_token_ids,
-        arrival,
-    )?;
     let reasoning = ready.reasoning;
-    if ready.stream {
+    let include_usage = ready.include_usage;
+    let stream = ready.stream;
+    let mut outputs = submit(&state.app, &identity, ready.order, arrival)?;
+    let prompt_ids = outputs.iter_mut().map(Output::take_prompt_ids).collect();
+    let outputs = Outputs::new(outputs);
+    if stream {
         let keep_alive = state.app.settings.keep_alive;
         return Ok(sse::answer(
-            output,
+            outputs,
+            prompt_ids,
             &identity,
-            ready.include_usage,
+            include_usage,
             reasoning,
             keep_alive,
         )
         .await);
     }
-    Ok(whole::answer(output, identity, reasoning).await?)
+    Ok(whole::answer(outputs, prompt_ids, identity, reasoning).await?)
 }
 
 /// How much work a body is, in bytes of plain text: compiling a grammar takes as long as reading a large body.
@@ -112,22 +122,39 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 model,
                 stream: request.stream,
                 include_usage: request.include_usage,
-                return_token_ids: request.return_token_ids,
                 reasoning: request.reasoning,
-                prepared: app.renderer.chat(&request, limits(app)?)?,
-                scheduling: scheduling(app, request.scheduling)?,
+                order: Order {
+                    prepared: vec![app.renderer.chat(&request, limits(app)?)?],
+                    scheduling: scheduling(app, request.scheduling)?,
+                    return_token_ids: request.return_token_ids,
+                    prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
+                    only_prompt: false,
+                },
             })
         }
         Route::Completion => {
-            let request = CompletionRequest::from_body(body)?;
+            let requests = CompletionRequest::batch(body)?;
+            let limits = limits(app)?;
+            let prepared = requests
+                .iter()
+                .map(|request| app.renderer.completion(request, limits))
+                .collect::<Result<_, _>>()?;
+            let request = requests
+                .into_iter()
+                .next()
+                .ok_or_else(|| ApiError::missing("prompt"))?;
             Ok(Ready {
                 model,
                 stream: request.stream,
                 include_usage: request.include_usage,
-                return_token_ids: request.return_token_ids,
                 reasoning: ReasoningFields::default(),
-                prepared: app.renderer.completion(&request, limits(app)?)?,
-                scheduling: scheduling(app, request.scheduling)?,
+                order: Order {
+                    prepared,
+                    scheduling: scheduling(app, request.scheduling)?,
+                    return_token_ids: request.return_token_ids,
+                    prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
+                    only_prompt: request.only_prompt,
+                },
             })
         }
     }
@@ -164,38 +191,87 @@ pub(crate) fn scheduling(
     Err(ApiError::invalid("priority", message))
 }
 
+/// Hands all outputs of a request to the engine, those of a prompt one after the other.
 pub(crate) fn submit(
     app: &App,
     identity: &Identity,
-    prepared: Prepared,
-    scheduling: SchedulingFields,
-    return_token_ids: bool,
+    order: Order,
     arrival: Instant,
-) -> Result<Output, ApiError> {
-    let text = app.renderer.output(&prepared.output);
-    let prompt_tokens = prepared.prompt.len();
-    let max_tokens = prepared.sampling.max_tokens;
-    let ids = return_token_ids.then(|| TokenIds::new(prepared.prompt.clone()));
-    let submission = Submission {
-        name: identity.id.clone(),
-        prompt: prepared.prompt,
-        sampling: prepared.sampling,
-        grammar: prepared.grammar,
-        priority: scheduling.priority,
-        domain: scheduling.cache_salt.map(|salt| Domain {
-            salt,
-            adapter: String::new(),
-        }),
+) -> Result<Vec<Output>, ApiError> {
+    let mut outputs = Vec::new();
+    let shown = Showing {
+        route: identity.route,
+        return_token_ids: order.return_token_ids,
+        prompt_logprobs: order.prompt_logprobs,
+        only_prompt: order.only_prompt,
     };
-    let steps = app.generate.submit(submission).map_err(of_generate)?;
-    let metrics = app.metrics.request(identity.id.clone(), arrival);
-    metrics.params(1, max_tokens);
-    Ok(Output::new(
-        steps,
-        text,
-        prompt_tokens,
-        ids,
-        metrics,
-        app.shutdown.cut_token(),
-    ))
+    let single = order.prepared.len() == 1 && order.prepared[0].n == 1;
+    for prepared in order.prepared {
+        let prepared = Arc::new(prepared);
+        for child in 0..prepared.n {
+            let index = u32::try_from(outputs.len()).unwrap_or(u32::MAX);
+            let place = Place {
+                index,
+                first: child == 0,
+            };
+            let name = if single {
+                identity.id.clone()
+            } else {
+                format!("{}-{index}", identity.id)
+            };
+            let submission = Submission {
+                name: name.clone(),
+                prompt: prepared.prompt.clone(),
+                sampling: prepared.child(child),
+                grammar: prepared.grammar.clone(),
+                priority: order.scheduling.priority,
+                domain: order.scheduling.cache_salt.clone().map(|salt| Domain {
+                    salt,
+                    adapter: String::new(),
+                }),
+            };
+            let steps = app.generate.submit(submission).map_err(of_generate)?;
+            let metrics = app.metrics.request(name, arrival);
+            metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
+            outputs.push(Output::new(
+                steps,
+                app.renderer.output(&prepared.output),
+                prepared.prompt.len(),
+                place,
+                shown.extras(app, &prepared, place),
+                metrics,
+                app.shutdown.cut_token(),
+            ));
+        }
+    }
+    Ok(outputs)
+}
+
+/// What an answer shows besides text.
+struct Showing {
+    route: Route,
+    return_token_ids: bool,
+    prompt_logprobs: bool,
+    only_prompt: bool,
+}
+
+impl Showing {
+    fn extras(&self, app: &App, prepared: &Arc<Prepared>, place: Place) -> Extras {
+        let renderer = || Arc::clone(&app.renderer);
+        let told = prepared
+            .wants_logprobs()
+            .then(|| app.renderer.logprobs(&prepared.output));
+        Extras {
+            ids: self
+                .return_token_ids
+                .then(|| TokenIds::new(prepared.prompt.clone())),
+            told: told.map(|text| Told::new(self.route, renderer(), text)),
+            echo: prepared.echo.is_some().then(|| Echo {
+                prepared: Arc::clone(prepared),
+                renderer: renderer(),
+                alone: self.only_prompt,
+            }),
+            of_prompt: (self.prompt_logprobs && place.first).then(renderer),
+        }
+    }
 }

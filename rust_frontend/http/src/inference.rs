@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::app::{App, AppState};
 use crate::envelope::Identity;
-use crate::generate::{limits, scheduling, submit};
+use crate::generate::{Order, limits, scheduling, submit};
 use crate::output::{Output, Piece};
 use crate::route::Route;
 use crate::sse::{respond, silence};
@@ -61,14 +61,16 @@ pub(crate) async fn generate(
         created: unix_seconds(),
         model: ready.model,
     };
-    let output = submit(
-        &state.app,
-        &identity,
-        ready.prepared,
-        ready.scheduling,
-        true,
-        arrival,
-    )?;
+    let order = Order {
+        scheduling: ready.scheduling,
+        return_token_ids: true,
+        prompt_logprobs: false,
+        only_prompt: false,
+        prepared: vec![ready.prepared],
+    };
+    let output = submit(&state.app, &identity, order, arrival)?
+        .pop()
+        .ok_or_else(defect)?;
     if ready.stream {
         let keep_alive = state.app.settings.keep_alive;
         return Ok(stream(output, identity, ready.include_usage, keep_alive).await);
@@ -147,7 +149,7 @@ async fn stream(
         }
         Ok(Err(error)) => return Refusal(error).into_response(),
         Err(_) => {
-            events.comment(silence(&output));
+            events.comment(silence(output.paused()));
             events.output = Some(output);
         }
     }
@@ -192,7 +194,7 @@ impl Events {
             }
             Ok(Err(error)) => self.fail(&error),
             Err(_) => {
-                self.comment(silence(&output));
+                self.comment(silence(output.paused()));
                 self.output = Some(output);
             }
         }

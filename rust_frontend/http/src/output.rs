@@ -1,19 +1,21 @@
 //! One request's answer as it comes: steps in, pieces of text out. Streams and whole answers are folds over it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_api::{ApiError, FinishReason, StopReason, Usage};
+use octavo_api::{ApiError, FinishReason, PromptLogprobs, StopReason, Usage};
 use octavo_edge::stopping;
 use octavo_engine::{Step, StepStream};
 use octavo_parser::Event;
-use octavo_render::OutputText;
+use octavo_render::{OutputText, Prepared, Renderer, prompt_logprobs};
 use octavo_telemetry::{Outcome, RequestMetrics};
 use tokio_util::sync::CancellationToken;
 
+use crate::logprobs::{Shown, Told};
 use crate::refusal::of_generate;
 
 /// What a step brought.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Piece {
     /// New text; may be empty.
     pub(crate) text: String,
@@ -21,6 +23,10 @@ pub(crate) struct Piece {
     pub(crate) events: Vec<Event>,
     /// The new token ids; empty unless the request asked for them.
     pub(crate) tokens: Vec<i32>,
+    /// Of the tokens whose text this completes.
+    pub(crate) logprobs: Option<Shown>,
+    /// Of the prompt, once, where the request asked for them.
+    pub(crate) prompt_logprobs: Option<PromptLogprobs>,
     /// Set in the last piece, and only there.
     pub(crate) end: Option<End>,
 }
@@ -57,6 +63,33 @@ impl TokenIds {
     }
 }
 
+/// Where an output stands among those of its request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// Of its choice.
+    pub(crate) index: u32,
+    /// Whether it is the first of its prompt.
+    pub(crate) first: bool,
+}
+
+/// A prompt that stands before its output.
+pub(crate) struct Echo {
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) renderer: Arc<Renderer>,
+    /// Whether nothing follows it.
+    pub(crate) alone: bool,
+}
+
+/// What an output has besides text.
+#[derive(Default)]
+pub(crate) struct Extras {
+    pub(crate) ids: Option<TokenIds>,
+    pub(crate) told: Option<Told>,
+    pub(crate) echo: Option<Echo>,
+    /// Who writes the prompt's log probabilities, where they are asked for.
+    pub(crate) of_prompt: Option<Arc<Renderer>>,
+}
+
 /// A running request. Dropping it aborts the request.
 pub(crate) struct Output {
     steps: StepStream,
@@ -64,7 +97,8 @@ pub(crate) struct Output {
     metrics: RequestMetrics,
     cut: CancellationToken,
     prompt_tokens: usize,
-    ids: Option<TokenIds>,
+    place: Place,
+    extras: Extras,
     cached_tokens: Option<usize>,
     begun: bool,
     /// The error that comes after the last text.
@@ -76,7 +110,8 @@ impl Output {
         steps: StepStream,
         text: OutputText,
         prompt_tokens: usize,
-        ids: Option<TokenIds>,
+        place: Place,
+        extras: Extras,
         metrics: RequestMetrics,
         cut: CancellationToken,
     ) -> Self {
@@ -86,11 +121,22 @@ impl Output {
             metrics,
             cut,
             prompt_tokens,
-            ids,
+            place,
+            extras,
             cached_tokens: None,
             begun: false,
             failed: None,
         }
+    }
+
+    /// The number of its choice.
+    pub(crate) fn index(&self) -> u32 {
+        self.place.index
+    }
+
+    /// Whether it is the first output of its prompt.
+    pub(crate) fn is_first(&self) -> bool {
+        self.place.first
     }
 
     /// Whether the engine is away and the request waits for it.
@@ -100,7 +146,7 @@ impl Output {
 
     /// The prompt's token ids, once, if the request asked for them.
     pub(crate) fn take_prompt_ids(&mut self) -> Option<Vec<i32>> {
-        self.ids.as_mut()?.prompt.take()
+        self.extras.ids.as_mut()?.prompt.take()
     }
 
     /// Waits for the next piece. Cancel safe. Must not be called after the last piece or an error.
@@ -159,6 +205,7 @@ impl Output {
             self.metrics.finish(Outcome::Error);
         }
         let tokens = self
+            .extras
             .ids
             .as_mut()
             .map(|ids| ids.take(&step.tokens, end.as_ref()))
@@ -168,12 +215,66 @@ impl Output {
             (end.usage.completion_tokens as u64).saturating_sub(self.metrics.generated())
         });
         self.metrics.tokens(delivered);
-        Piece {
+        let mut piece = Piece {
             text: update.text,
             events: update.events,
             tokens,
+            logprobs: None,
+            prompt_logprobs: self.prompt_logprobs(step),
             end,
+        };
+        let echo = self.extras.echo.take();
+        if let (Some(echo), Some(told)) = (&echo, &mut self.extras.told) {
+            let text = echo.prepared.echo.as_deref().unwrap_or_default();
+            told.begin_at(text.chars().count());
         }
+        if let Some(told) = &mut self.extras.told {
+            piece.logprobs = told.take(step, update.settled);
+        }
+        if let Some(echo) = echo {
+            self.put_before(&echo, step, &mut piece);
+        }
+        piece
+    }
+
+    /// The prompt's log probabilities, where this step brings them and they are asked for.
+    fn prompt_logprobs(&self, step: &Step) -> Option<PromptLogprobs> {
+        let renderer = self.extras.of_prompt.as_ref()?;
+        match &step.prompt_logprobs {
+            Some(found) => Some(prompt_logprobs(renderer.tokenizer(), found)),
+            // There is none for the only token of a prompt.
+            None if self.prompt_tokens == 1 && step.start == 0 => Some(vec![None]),
+            None => None,
+        }
+    }
+
+    /// Puts the prompt before the first piece.
+    fn put_before(&mut self, echo: &Echo, step: &Step, piece: &mut Piece) {
+        let mut text = echo.prepared.echo.clone().unwrap_or_default();
+        let logprobs = self.extras.told.is_some().then(|| {
+            Shown::Completion(
+                echo.renderer
+                    .echoed(&echo.prepared, step.prompt_logprobs.as_ref()),
+            )
+        });
+        if echo.alone {
+            piece.tokens.clear();
+            piece.logprobs = None;
+            if let Some(end) = &mut piece.end {
+                end.reason = FinishReason::Length;
+                end.usage = Usage::new(self.prompt_tokens, 0, self.cached_tokens);
+            }
+        } else {
+            text.push_str(&piece.text);
+        }
+        piece.text = text;
+        piece.logprobs = match (logprobs, piece.logprobs.take()) {
+            (Some(mut before), Some(more)) => {
+                before.extend(more);
+                Some(before)
+            }
+            (before, more) => before.or(more),
+        };
     }
 
     fn count(&mut self, step: &Step) {
@@ -195,6 +296,7 @@ fn outcome(reason: FinishReason) -> Outcome {
     match reason {
         FinishReason::Stop | FinishReason::ToolCalls => Outcome::Stop,
         FinishReason::Length => Outcome::Length,
+        FinishReason::Repetition => Outcome::Repetition,
         FinishReason::Abort => Outcome::Abort,
         FinishReason::Error => Outcome::Error,
     }

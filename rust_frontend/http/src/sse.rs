@@ -15,16 +15,16 @@ use octavo_render_http::events;
 use tokio::time::timeout;
 
 use crate::envelope::{EventWriter, Identity, Ids};
-use crate::output::{Output, Piece};
-
-const CHOICE: u32 = 0;
+use crate::output::Piece;
+use crate::outputs::Outputs;
 
 /// Answers with a stream of events.
 ///
 /// The head waits for the first piece, so that what the engine refuses has a status of its own; but no longer than
 /// `keep_alive`.
 pub(crate) async fn answer(
-    mut output: Output,
+    mut outputs: Outputs,
+    prompt_ids: Vec<Option<Vec<i32>>>,
     identity: &Identity,
     include_usage: bool,
     reasoning: ReasoningFields,
@@ -33,19 +33,20 @@ pub(crate) async fn answer(
     let mut stream = Stream {
         id: identity.id.as_str().into(),
         writer: EventWriter::new(identity, include_usage),
-        prompt_ids: output.take_prompt_ids(),
+        begun: vec![false; prompt_ids.len()],
+        prompt_ids,
         include_usage,
         reasoning,
         keep_alive,
-        phase: Phase::Begin,
-        output: None,
+        phase: Phase::Running,
+        outputs: None,
     };
-    match timeout(keep_alive, output.next()).await {
-        Ok(Ok(piece)) => stream.write_piece(piece),
+    match timeout(keep_alive, outputs.next()).await {
+        Ok(Ok((index, piece))) => stream.write_piece(index, piece, &outputs),
         Ok(Err(error)) => return Refusal(error).into_response(),
-        Err(_) => stream.writer.comment(silence(&output)),
+        Err(_) => stream.writer.comment(silence(outputs.paused())),
     }
-    stream.output = Some(output);
+    stream.outputs = Some(outputs);
     let body = futures::stream::unfold(stream, |mut stream| async move {
         let bytes = stream.next().await?;
         Some((Ok::<_, Infallible>(bytes), stream))
@@ -67,8 +68,8 @@ pub(crate) fn respond(body: Body) -> Response {
 }
 
 /// Says in a comment why nothing comes.
-pub(crate) fn silence(output: &Output) -> &'static str {
-    if output.paused() {
+pub(crate) fn silence(paused: bool) -> &'static str {
+    if paused {
         "waiting for the engine to come back"
     } else {
         "working"
@@ -77,8 +78,6 @@ pub(crate) fn silence(output: &Output) -> &'static str {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No event is written.
-    Begin,
     /// Text comes.
     Running,
     /// The last event is written.
@@ -89,14 +88,16 @@ struct Stream {
     /// Of the answer, for the log.
     id: Arc<str>,
     writer: EventWriter,
-    /// Until they are written.
-    prompt_ids: Option<Vec<i32>>,
+    /// Of each choice: whether an event of it is written.
+    begun: Vec<bool>,
+    /// Of each choice, until they are written.
+    prompt_ids: Vec<Option<Vec<i32>>>,
     include_usage: bool,
     reasoning: ReasoningFields,
     keep_alive: Duration,
     phase: Phase,
     /// Dropped as soon as the last event is written.
-    output: Option<Output>,
+    outputs: Option<Outputs>,
 }
 
 impl Stream {
@@ -108,70 +109,82 @@ impl Stream {
             }
             let id = self.id.clone();
             if contain(&id, self.advance()).await.is_none() {
-                self.output = None;
+                self.outputs = None;
                 self.writer.take();
                 self.fail(&defect());
             }
         }
         if self.phase == Phase::Ended {
-            self.output = None;
+            self.outputs = None;
         }
         Some(self.writer.take())
     }
 
     /// Waits for one piece and writes it.
     async fn advance(&mut self) {
-        let Some(output) = self.output.as_mut() else {
+        let Some(mut outputs) = self.outputs.take() else {
             self.phase = Phase::Ended;
             return;
         };
-        match timeout(self.keep_alive, output.next()).await {
-            Ok(Ok(piece)) => self.write_piece(piece),
+        match timeout(self.keep_alive, outputs.next()).await {
+            Ok(Ok((index, piece))) => self.write_piece(index, piece, &outputs),
             Ok(Err(error)) => self.fail(&error),
-            Err(_) => self.writer.comment(silence(output)),
+            Err(_) => self.writer.comment(silence(outputs.paused())),
         }
+        self.outputs = Some(outputs);
     }
 
-    fn write_piece(&mut self, piece: Piece) {
-        if self.phase == Phase::Begin {
-            self.phase = Phase::Running;
-            if self.writer.begin(CHOICE, self.prompt_ids.as_deref()) {
-                self.prompt_ids = None;
+    fn write_piece(&mut self, index: u32, piece: Piece, outputs: &Outputs) {
+        let choice = index as usize;
+        if let Some(begun) = self.begun.get_mut(choice).filter(|begun| !**begun) {
+            *begun = true;
+            if self.writer.begin(index, self.prompt_ids[choice].as_deref()) {
+                self.prompt_ids[choice] = None;
             }
         }
+        let logprobs = piece.logprobs.as_ref();
         if !piece.events.is_empty() {
-            self.write_events(piece.events, &piece.tokens);
-        } else if !piece.text.is_empty() || !piece.tokens.is_empty() {
-            let prompt = self.prompt_ids.take();
+            let ids = Ids {
+                prompt: None,
+                tokens: &piece.tokens,
+                logprobs,
+            };
+            self.write_events(index, piece.events, ids);
+        } else if !piece.text.is_empty() || !piece.tokens.is_empty() || logprobs.is_some() {
+            let prompt = self.prompt_ids.get_mut(choice).and_then(Option::take);
             let ids = Ids {
                 prompt: prompt.as_deref(),
                 tokens: &piece.tokens,
+                logprobs,
             };
-            self.writer.text(CHOICE, &piece.text, ids);
+            self.writer.text(index, &piece.text, ids);
         }
         if let Some(end) = piece.end {
-            self.writer.finish(CHOICE, end.reason, end.stop.as_ref());
-            if self.include_usage {
-                self.writer.usage(&end.usage);
+            self.writer.finish(index, end.reason, end.stop.as_ref());
+            if outputs.open() == 0 {
+                self.finish(outputs);
             }
-            self.writer.done();
-            self.phase = Phase::Ended;
         }
     }
 
-    /// Writes events; the ids of the step's tokens go with the first that shows something.
-    fn write_events(&mut self, events: Vec<Event>, tokens: &[i32]) {
-        let mut ids = Ids {
-            prompt: None,
-            tokens,
-        };
+    /// Writes what follows the last choice.
+    fn finish(&mut self, outputs: &Outputs) {
+        if self.include_usage {
+            self.writer.usage(&outputs.usage());
+        }
+        self.writer.done();
+        self.phase = Phase::Ended;
+    }
+
+    /// Writes events; what belongs to the step's tokens goes with the first that shows something.
+    fn write_events(&mut self, index: u32, events: Vec<Event>, mut ids: Ids<'_>) {
         for event in events {
             if let Some(delta) = events::delta(event, self.reasoning) {
-                self.writer.delta(CHOICE, &delta, std::mem::take(&mut ids));
+                self.writer.delta(index, &delta, std::mem::take(&mut ids));
             }
         }
-        if !ids.tokens.is_empty() {
-            self.writer.delta(CHOICE, &ChatDelta::default(), ids);
+        if !ids.tokens.is_empty() || ids.logprobs.is_some() {
+            self.writer.delta(index, &ChatDelta::default(), ids);
         }
     }
 

@@ -6,104 +6,148 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use octavo_api::{
     ApiError, AssistantMessage, ChatChoice, ChatCompletion, Completion, CompletionChoice,
-    ReasoningFields,
+    FinishReason, PromptLogprobs, ReasoningFields, StopReason, Usage,
 };
 use octavo_parser::Message;
 use octavo_render_http::events;
 
 use crate::envelope::Identity;
-use crate::output::{End, Output};
+use crate::logprobs::Shown;
+use crate::output::{End, Piece};
+use crate::outputs::Outputs;
 use crate::route::Route;
 
-/// Waits for the end and answers with the whole text.
+/// Waits for the end of all outputs and answers with their whole texts.
 ///
 /// # Errors
 /// The request failed, or the server ends.
 pub(crate) async fn answer(
-    mut output: Output,
+    mut outputs: Outputs,
+    prompt_ids: Vec<Option<Vec<i32>>>,
     identity: Identity,
     reasoning: ReasoningFields,
 ) -> Result<Response, ApiError> {
-    let prompt_ids = output.take_prompt_ids();
-    let mut said = None;
-    let mut text = String::new();
-    let mut tokens = prompt_ids.is_some().then(Vec::new);
-    let end = loop {
-        let piece = output.next().await?;
-        text.push_str(&piece.text);
-        for event in &piece.events {
-            said.get_or_insert_with(Message::default).add(event);
+    let mut answers: Vec<Answer> = prompt_ids.into_iter().map(Answer::new).collect();
+    while outputs.open() > 0 {
+        let (index, piece) = outputs.next().await?;
+        if let Some(answer) = answers.get_mut(index as usize) {
+            answer.add(piece);
         }
-        if let Some(tokens) = &mut tokens {
-            tokens.extend(piece.tokens);
-        }
-        if let Some(end) = piece.end {
-            break end;
-        }
-    };
-    // Where a stop string ended the text, the engine still runs the request.
-    drop(output);
-    let answer = Answer {
-        text,
-        said,
-        prompt_ids,
-        tokens,
-        end,
-    };
+    }
+    let usage = outputs.usage();
     Ok(match identity.route {
-        Route::Chat => Json(chat(identity, answer, reasoning)).into_response(),
-        Route::Completion => Json(completion(identity, answer)).into_response(),
+        Route::Chat => Json(chat(identity, answers, usage, reasoning)).into_response(),
+        Route::Completion => Json(completion(identity, answers, usage)).into_response(),
     })
 }
 
-/// The fold of all pieces.
+/// The fold of all pieces of one output.
+#[derive(Default)]
 struct Answer {
     text: String,
     /// Where the output is parsed; then there is no text.
     said: Option<Message>,
     prompt_ids: Option<Vec<i32>>,
     tokens: Option<Vec<i32>>,
-    end: End,
+    logprobs: Option<Shown>,
+    prompt_logprobs: Option<PromptLogprobs>,
+    end: Option<End>,
 }
 
-fn chat(identity: Identity, answer: Answer, reasoning: ReasoningFields) -> ChatCompletion {
-    let message = match answer.said {
-        Some(said) => events::message(said, reasoning),
-        None => AssistantMessage::text(answer.text),
-    };
+impl Answer {
+    fn new(prompt_ids: Option<Vec<i32>>) -> Self {
+        Self {
+            tokens: prompt_ids.is_some().then(Vec::new),
+            prompt_ids,
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, piece: Piece) {
+        self.text.push_str(&piece.text);
+        for event in &piece.events {
+            self.said.get_or_insert_with(Message::default).add(event);
+        }
+        if let Some(tokens) = &mut self.tokens {
+            tokens.extend(piece.tokens);
+        }
+        match (&mut self.logprobs, piece.logprobs) {
+            (Some(all), Some(more)) => all.extend(more),
+            (all, more) => *all = all.take().or(more),
+        }
+        self.prompt_logprobs = self.prompt_logprobs.take().or(piece.prompt_logprobs);
+        self.end = self.end.take().or(piece.end);
+    }
+}
+
+fn chat(
+    identity: Identity,
+    answers: Vec<Answer>,
+    usage: Usage,
+    reasoning: ReasoningFields,
+) -> ChatCompletion {
+    let mut prompt_token_ids = None;
+    let mut prompt_logprobs = None;
+    let mut choices = Vec::with_capacity(answers.len());
+    for (index, answer) in (0..).zip(answers) {
+        prompt_token_ids = prompt_token_ids.or(answer.prompt_ids);
+        prompt_logprobs = prompt_logprobs.or(answer.prompt_logprobs);
+        let message = match answer.said {
+            Some(said) => events::message(said, reasoning),
+            None => AssistantMessage::text(answer.text),
+        };
+        let (finish_reason, stop_reason) = ended(answer.end);
+        choices.push(ChatChoice {
+            index,
+            message,
+            logprobs: match answer.logprobs {
+                Some(Shown::Chat(logprobs)) => Some(logprobs),
+                _ => None,
+            },
+            finish_reason,
+            stop_reason,
+            token_ids: answer.tokens,
+        });
+    }
     ChatCompletion {
         id: identity.id,
         object: Cow::Borrowed(ChatCompletion::OBJECT),
         created: identity.created,
         model: identity.model,
-        choices: vec![ChatChoice {
-            index: 0,
-            message,
-            logprobs: None,
-            finish_reason: Some(answer.end.reason),
-            stop_reason: answer.end.stop,
-            token_ids: answer.tokens,
-        }],
-        usage: answer.end.usage,
-        prompt_token_ids: answer.prompt_ids,
+        choices,
+        usage,
+        prompt_token_ids,
+        prompt_logprobs,
     }
 }
 
-fn completion(identity: Identity, answer: Answer) -> Completion {
+fn completion(identity: Identity, answers: Vec<Answer>, usage: Usage) -> Completion {
+    let choice = |(index, answer): (u32, Answer)| {
+        let (finish_reason, stop_reason) = ended(answer.end);
+        CompletionChoice {
+            index,
+            text: answer.text,
+            logprobs: match answer.logprobs {
+                Some(Shown::Completion(logprobs)) => Some(logprobs),
+                _ => None,
+            },
+            finish_reason,
+            stop_reason,
+            prompt_token_ids: answer.prompt_ids,
+            token_ids: answer.tokens,
+            prompt_logprobs: answer.prompt_logprobs,
+        }
+    };
     Completion {
         id: identity.id,
         object: Cow::Borrowed(Completion::OBJECT),
         created: identity.created,
         model: identity.model,
-        choices: vec![CompletionChoice {
-            index: 0,
-            text: answer.text,
-            logprobs: None,
-            finish_reason: Some(answer.end.reason),
-            stop_reason: answer.end.stop,
-            prompt_token_ids: answer.prompt_ids,
-            token_ids: answer.tokens,
-        }],
-        usage: Some(answer.end.usage),
+        choices: (0..).zip(answers).map(choice).collect(),
+        usage: Some(usage),
     }
+}
+
+fn ended(end: Option<End>) -> (Option<FinishReason>, Option<StopReason>) {
+    end.map_or((None, None), |end| (Some(end.reason), end.stop))
 }

@@ -72,11 +72,11 @@ class RenderError(ValueError):
 class Renderer:
     """Turns requests for one model into prompts, and tokens into text. May be shared between threads."""
 
-    def __init__(self, folder: str | PathLike[str], seed: int | None = None) -> None:
+    def __init__(self, folder: str | PathLike[str], seed: int | None = None, max_logprobs: int = 20) -> None:
         """Read tokenizer.json, tokenizer_config.json, the chat template, generation_config.json and config.json.
 
         `seed` starts the generator that requests without a seed draw theirs from; None: the system's randomness.
-        Raises ValueError for a file that is missing, damaged or not supported.
+        `max_logprobs`: how many log probabilities a request may ask for with each token; -1: any number. Raises ValueError for a file that is missing, damaged or not supported.
         """
 
     @property
@@ -104,6 +104,9 @@ class Renderer:
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         """Return the token ids of a text. Releases the GIL."""
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each id by itself, special tokens included. Releases the GIL."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens left out. Releases the GIL."""
@@ -143,8 +146,11 @@ class Prepared:
         """Token ids, packed little-endian int32."""
 
     @property
-    def sampling(self) -> tuple[int, int, float, float, int, list[int]]:
-        """Seed, max_tokens, temperature, top_p, top_k, stop ids: complete, as the engine takes them."""
+    def n(self) -> int:
+        """Outputs that are asked for."""
+
+    def sampling(self, index: int) -> bytes:
+        """Return the parameters of output `index`, complete: the wire's SamplingParams as MessagePack."""
 
     @property
     def grammar(self) -> tuple[str, str] | None:

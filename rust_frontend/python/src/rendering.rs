@@ -9,6 +9,7 @@ use octavo_parser::Specials;
 use octavo_render::{Limits, Prepared, Renderer};
 use octavo_tokenizer::IncrementalDecoder;
 use octavo_wire::frontend::Finish;
+use octavo_wire::{Wire as _, Writer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -22,9 +23,6 @@ pyo3::create_exception!(
     PyValueError,
     "A request that cannot be rendered. args: message, code, param (None where no field is at fault)."
 );
-
-/// Seed, `max_tokens`, temperature, `top_p`, `top_k`, stop ids: the fields of the wire's record, in its order.
-type SamplingTuple = (u64, u64, f64, f64, u64, Vec<i32>);
 
 /// Finish reason, stop string or id of the request, tokens that count.
 type EndTuple = (&'static str, Option<StopValue>, usize);
@@ -45,11 +43,17 @@ pub(crate) struct PyRenderer {
 #[pymethods]
 impl PyRenderer {
     #[new]
-    #[pyo3(signature = (folder, seed=None))]
-    fn new(py: Python<'_>, folder: PathBuf, seed: Option<u64>) -> PyResult<Self> {
+    #[pyo3(signature = (folder, seed=None, max_logprobs=20))]
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        seed: Option<u64>,
+        max_logprobs: i32,
+    ) -> PyResult<Self> {
         let renderer = py
             .detach(|| Renderer::load(&folder, seed))
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+            .map_err(|error| PyValueError::new_err(error.to_string()))?
+            .with_max_logprobs(usize::try_from(max_logprobs).ok());
         Ok(Self {
             renderer: Arc::new(renderer),
         })
@@ -115,6 +119,16 @@ impl PyRenderer {
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
+    /// The text of each id by itself, special tokens included; U+FFFD for bytes that are no character alone.
+    fn token_texts(&self, py: Python<'_>, ids: Vec<u32>) -> Vec<String> {
+        let tokenizer = self.renderer.tokenizer();
+        let text = |id: u32| {
+            let bytes = tokenizer.token_bytes(id).unwrap_or_default();
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        py.detach(|| ids.into_iter().map(text).collect())
+    }
+
     fn decode(&self, py: Python<'_>, ids: Vec<u32>) -> String {
         py.detach(|| self.renderer.tokenizer().decode(&ids))
     }
@@ -175,17 +189,19 @@ impl PyPrepared {
         PyBytes::new(py, &packed)
     }
 
+    /// Outputs that are asked for.
     #[getter]
-    fn sampling(&self) -> SamplingTuple {
-        let sampling = &self.prepared.sampling;
-        (
-            sampling.seed,
-            sampling.max_tokens,
-            sampling.temperature,
-            sampling.top_p,
-            sampling.top_k,
-            sampling.stop_token_ids.clone(),
-        )
+    fn n(&self) -> u32 {
+        self.prepared.n
+    }
+
+    /// The parameters of output `index`: the wire's record, as `MessagePack`.
+    fn sampling<'py>(&self, py: Python<'py>, index: u32) -> Bound<'py, PyBytes> {
+        let mut packed = Vec::new();
+        self.prepared
+            .child(index)
+            .write(&mut Writer::new(&mut packed));
+        PyBytes::new(py, &packed)
     }
 
     /// What the output must be, as the wire's record: kind and text.
@@ -247,6 +263,7 @@ fn name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",
+        FinishReason::Repetition => "repetition",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::Abort => "abort",
         FinishReason::Error => "error",

@@ -8,11 +8,9 @@ use serde_json::{Map, Value};
 use crate::renderer::LoadError;
 
 /// Sampling defaults of generation_config.json that octavo has no parameter for, with the value that means nothing.
-const UNUSED: [(&str, f64); 6] = [
-    ("repetition_penalty", 1.0),
+const UNUSED: [(&str, f64); 4] = [
     ("presence_penalty", 0.0),
     ("frequency_penalty", 0.0),
-    ("min_p", 0.0),
     ("typical_p", 1.0),
     ("min_new_tokens", 0.0),
 ];
@@ -24,6 +22,8 @@ pub(crate) struct Defaults {
     pub(crate) top_p: Option<f64>,
     pub(crate) top_k: Option<u64>,
     pub(crate) max_tokens: Option<u64>,
+    pub(crate) min_p: Option<f64>,
+    pub(crate) repetition_penalty: Option<f64>,
     /// Ids that end an output.
     pub(crate) eos: Vec<i32>,
     /// What was found and is not used.
@@ -65,6 +65,9 @@ impl Defaults {
         let max_tokens = number("max_new_tokens", &|value| {
             value >= 1.0 && value.fract() == 0.0
         });
+        let min_p = number("min_p", &|value| (0.0..=1.0).contains(&value));
+        let repetition_penalty =
+            number("repetition_penalty", &|value| (1e-6..=1e6).contains(&value));
         for (name, neutral) in UNUSED {
             if let Some(value) = generation
                 .get(name)
@@ -78,6 +81,8 @@ impl Defaults {
             top_p,
             top_k: top_k.map(count),
             max_tokens: max_tokens.map(count),
+            min_p,
+            repetition_penalty,
             eos: Vec::new(),
             warnings,
         }

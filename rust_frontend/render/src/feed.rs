@@ -113,7 +113,7 @@ impl Feed {
     pub(crate) fn finish(&mut self, reason: FinishReason, events: &mut Vec<Event>) {
         let finish = match reason {
             FinishReason::Stop | FinishReason::ToolCalls => Finish::Stop,
-            FinishReason::Length => Finish::Length,
+            FinishReason::Length | FinishReason::Repetition => Finish::Length,
             FinishReason::Abort | FinishReason::Error => Finish::Abort,
         };
         let last = self.parser.finish(finish);

@@ -6,10 +6,12 @@
 mod check;
 mod conversation;
 mod defaults;
+mod extras;
 mod feed;
 mod format;
 mod guide;
 mod limits;
+mod logprobs;
 mod output;
 mod parsers;
 mod prepared;
@@ -20,6 +22,7 @@ mod seeds;
 mod stop;
 mod vocabulary;
 
+pub use logprobs::{LogprobText, TokenLogprobs, completion_logprobs, prompt_logprobs};
 pub use octavo_template::{
     ChatTemplate, Clock, Conversation, NativeFormat, RenderError as TemplateError, Rendered,
 };

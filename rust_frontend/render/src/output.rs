@@ -1,5 +1,7 @@
 //! Tokens of one output to text.
 
+use std::collections::VecDeque;
+
 use octavo_api::{FinishReason, StopReason};
 use octavo_parser::Event;
 use octavo_tokenizer::IncrementalDecoder;
@@ -18,6 +20,9 @@ pub struct Update {
     pub events: Vec<Event>,
     /// Set once, when the output has ended. Nothing comes afterwards.
     pub end: Option<Ended>,
+    /// How many tokens have all of their text in this update or those before it. Counted only where tokens come with
+    /// log probabilities.
+    pub settled: usize,
 }
 
 /// How an output ended.
@@ -50,6 +55,12 @@ pub struct OutputText {
     deferred: Option<u32>,
     tokens: usize,
     ended: bool,
+    /// Bytes of text that the tokens made certain, and those of them that are out.
+    decoded: usize,
+    released: usize,
+    /// Places in the text behind which so many tokens are whole.
+    marks: VecDeque<(usize, usize)>,
+    settled: usize,
 }
 
 impl OutputText {
@@ -70,6 +81,10 @@ impl OutputText {
             deferred: None,
             tokens: 0,
             ended: false,
+            decoded: 0,
+            released: 0,
+            marks: VecDeque::new(),
+            settled: 0,
         }
     }
 
@@ -79,9 +94,12 @@ impl OutputText {
     /// caller drops its stream, which aborts the request in the engine. After the end all calls return nothing.
     pub fn advance(&mut self, ids: &[i32], finish: Option<&Finish>) -> Update {
         let mut update = Update::default();
+        if self.ended {
+            return update;
+        }
         for &id in ids {
             if self.ended {
-                return update;
+                break;
             }
             self.token(id, &mut update);
         }
@@ -91,7 +109,29 @@ impl OutputText {
         if let Some(feed) = self.feed.as_mut().filter(|_| !self.ended) {
             feed.poll(&mut update.events);
         }
+        self.settle(&mut update);
         update
+    }
+
+    /// Says how many tokens are whole.
+    fn settle(&mut self, update: &mut Update) {
+        if !self.plan.logprobs {
+            return;
+        }
+        if self.ended {
+            self.settled = self.tokens;
+        }
+        while let Some((_, tokens)) = self.marks.pop_front_if(|(at, _)| *at <= self.released) {
+            self.settled = self.settled.max(tokens);
+        }
+        update.settled = self.settled;
+    }
+
+    /// Notes that the tokens so far are whole where the text stands now.
+    fn whole(&mut self) {
+        if self.plan.logprobs && self.decoder.pending() == 0 {
+            self.marks.push_back((self.decoded, self.tokens));
+        }
     }
 
     /// Tokens that count so far.
@@ -105,6 +145,7 @@ impl OutputText {
             if self.ended {
                 return;
             }
+            self.whole();
         }
         self.tokens += 1;
         // Ids that no tokenizer has decode to nothing.
@@ -113,6 +154,7 @@ impl OutputText {
             self.deferred = Some(shown);
         } else {
             self.show(shown, update);
+            self.whole();
         }
     }
 
@@ -142,15 +184,25 @@ impl OutputText {
         if self.ended {
             return;
         }
-        self.scanner.finish(&mut update.text);
-        self.pass(update);
+        self.drain(update);
         if let Some(feed) = &mut self.feed {
             feed.special(marker);
         }
     }
 
     fn scan(&mut self, text: &str, update: &mut Update) {
-        let stop = self.scanner.push(text, &mut update.text);
+        let before = update.text.len();
+        self.decoded += text.len();
+        let stop = if self.tokens <= self.plan.min_tokens {
+            update.text.push_str(text);
+            None
+        } else {
+            self.scanner.push(text, &mut update.text)
+        };
+        self.released += update.text.len() - before;
+        if let Some(stop) = stop.as_ref().filter(|_| self.plan.include_stop) {
+            update.text.push_str(stop);
+        }
         self.pass(update);
         if let Some(stop) = stop {
             self.end(FinishReason::Stop, Some(StopReason::Text(stop)), update);
@@ -167,6 +219,14 @@ impl OutputText {
         self.scan(&rest, update);
     }
 
+    /// Lets out what the search for stop strings has held back.
+    fn drain(&mut self, update: &mut Update) {
+        let before = update.text.len();
+        self.scanner.finish(&mut update.text);
+        self.released += update.text.len() - before;
+        self.pass(update);
+    }
+
     /// Hands text to the parser, where there is one.
     fn pass(&mut self, update: &mut Update) {
         if let Some(feed) = &mut self.feed {
@@ -177,9 +237,10 @@ impl OutputText {
 
     fn finish(&mut self, finish: &Finish, update: &mut Update) {
         if let Some(deferred) = self.deferred.take()
-            && finish
-                .stop_token
-                .is_none_or(|stop| u32::try_from(stop) != Ok(deferred))
+            && (self.plan.include_stop
+                || finish
+                    .stop_token
+                    .is_none_or(|stop| u32::try_from(stop) != Ok(deferred)))
         {
             self.show(deferred, update);
         }
@@ -189,11 +250,11 @@ impl OutputText {
         if self.ended {
             return;
         }
-        self.scanner.finish(&mut update.text);
-        self.pass(update);
+        self.drain(update);
         let reason = match finish.reason.as_str() {
             "stop" => FinishReason::Stop,
             "length" => FinishReason::Length,
+            "repetition" => FinishReason::Repetition,
             "abort" => FinishReason::Abort,
             _ => FinishReason::Error,
         };

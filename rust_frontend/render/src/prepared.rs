@@ -5,6 +5,7 @@ use std::sync::Arc;
 use octavo_wire::frontend::{Grammar, SamplingParams};
 
 use crate::parsers::ParsePlan;
+use crate::seeds::child_seed;
 
 /// What the engine can take, from its `EngineInfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +23,35 @@ pub struct Prepared {
     pub prompt: Vec<i32>,
     /// Complete: defaults are filled in, the seed is drawn, `max_tokens` fits into the context.
     pub sampling: SamplingParams,
+    /// Outputs that are asked for: each has a seed of its own, see [`Prepared::child`].
+    pub n: u32,
+    /// The text that the prompt was made of, where it stands before the output: `echo`.
+    pub echo: Option<String>,
     /// What the output must be; `None`: any text.
     pub grammar: Option<Grammar>,
     /// For [`crate::Renderer::output`].
     pub output: OutputPlan,
+}
+
+impl Prepared {
+    /// Whether tokens come with log probabilities.
+    pub fn wants_logprobs(&self) -> bool {
+        self.output.logprobs
+    }
+
+    /// The parameters of output `index` of `n`. The first is what a request for one output would get; the prompt's log
+    /// probabilities are asked for once.
+    pub fn child(&self, index: u32) -> SamplingParams {
+        let mut sampling = self.sampling.clone();
+        if index > 0 {
+            sampling.seed = child_seed(sampling.seed, index);
+            // An echoed prompt stands before each output.
+            if let Some(extras) = sampling.extras.as_mut().filter(|_| self.echo.is_none()) {
+                extras.prompt_logprobs = None;
+            }
+        }
+        sampling
+    }
 }
 
 /// How to turn the tokens of one output into text. Cheap to clone.
@@ -39,6 +65,14 @@ pub struct OutputPlan {
     pub(crate) stop_token_ids: Arc<[i32]>,
     /// Of these, the ones that the request named: a client is told which of them stopped the output.
     pub(crate) explicit: Arc<[i32]>,
+    /// Whether the stop string that ends the text is part of it.
+    pub(crate) include_stop: bool,
+    /// Whether special tokens are part of the text.
+    pub(crate) special: bool,
+    /// Stop strings that end within so many tokens do not count.
+    pub(crate) min_tokens: usize,
+    /// Whether tokens come with log probabilities, so that it matters whose text is out.
+    pub(crate) logprobs: bool,
     /// How the text is parsed; `None`: it is one text.
     pub(crate) parse: Option<ParsePlan>,
 }

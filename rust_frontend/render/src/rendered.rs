@@ -10,6 +10,7 @@ use octavo_wire::frontend::Finish;
 use serde_json::{Map, Value, json};
 
 use crate::check;
+use crate::extras::passed_on;
 use crate::output::OutputText;
 use crate::prepared::{Limits, OutputPlan, Prepared};
 use crate::renderer::{Renderer, far_too_long, unusable};
@@ -194,13 +195,17 @@ impl Renderer {
     ) -> Result<OutputPlan, ApiError> {
         let prompt = self.known_ids(prompt, "prompt_token_ids", limits)?;
         let fields = sampling.cloned().unwrap_or_default();
-        let params = self.sampling(&fields, limits, prompt.len());
+        let params = self.sampling(&fields, limits, prompt.len())?;
         Ok(OutputPlan {
             context: self.tokenizer().context(&prompt).into(),
             stop: fields.stop.into(),
             stop_token_ids: params.stop_token_ids.into(),
             explicit: fields.stop_token_ids.into(),
             parse: None,
+            include_stop: fields.extras.include_stop_str_in_output,
+            special: !fields.extras.skip_special_tokens,
+            min_tokens: fields.extras.min_tokens,
+            logprobs: fields.extras.logprobs.is_some(),
         })
     }
 
@@ -233,11 +238,7 @@ impl Renderer {
 
     /// Starts the text of one output of which calls get the same ids each time that it is gone through with this seed.
     pub fn output_again(&self, plan: &OutputPlan, seed: u64) -> OutputText {
-        OutputText::new(
-            self.tokenizer().decoder(&plan.context),
-            plan.clone(),
-            || seed,
-        )
+        OutputText::new(self.decoder(plan), plan.clone(), || seed)
     }
 
     /// Ids that a client sent, as the tokenizer takes them.
@@ -273,6 +274,7 @@ impl Renderer {
             stop,
             stop_token_ids,
             ignore_eos,
+            extras,
         } = fields;
         let max_tokens = max_tokens
             .map(|tokens| tokens as u64)
@@ -295,6 +297,9 @@ impl Renderer {
         let ids = (!stop_token_ids.is_empty()).then_some(stop_token_ids);
         put("stop_token_ids", json!(ids));
         put("ignore_eos", json!(ignore_eos.then_some(true)));
+        for (name, value) in passed_on(extras, defaults) {
+            put(name, value);
+        }
         Ok(params)
     }
 }
@@ -306,6 +311,7 @@ impl OutputPlan {
         let (reason, stops) = match reason {
             FinishReason::Stop | FinishReason::ToolCalls => ("stop", true),
             FinishReason::Length => ("length", false),
+            FinishReason::Repetition => ("repetition", false),
             FinishReason::Abort => ("abort", false),
             FinishReason::Error => ("error", false),
         };

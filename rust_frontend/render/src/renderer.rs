@@ -2,14 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use octavo_api::{ApiError, ChatRequest, CompletionRequest, Prompt, SamplingFields};
+use octavo_api::{
+    ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
+};
 use octavo_grammar::{Detected, Registry};
 use octavo_template::{Clock, NativeFormat, Rendered};
-use octavo_tokenizer::{Encoding, Tokenizer, TokenizerError};
-use octavo_wire::frontend::SamplingParams;
+use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
+use octavo_wire::frontend::{Logprobs, SamplingParams};
 
 use crate::defaults::Defaults;
+use crate::extras::Judge;
 use crate::guide::{Guide, Model};
+use crate::logprobs::{self, LogprobText};
 use crate::output::OutputText;
 use crate::parsers::{self, ParserSettings, Parsers};
 use crate::prepared::{Limits, OutputPlan, Prepared};
@@ -19,6 +23,9 @@ use crate::{check, limits};
 
 /// Below this a temperature divides logits by so little that only the largest is left: greedy.
 const GREEDY_BELOW: f64 = 1e-5;
+
+/// As in vLLM.
+const DEFAULT_MAX_LOGPROBS: usize = 20;
 
 /// Why a model folder cannot be rendered for.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +61,8 @@ pub struct Renderer {
     defaults: Defaults,
     limits: Limits,
     seeds: Seeds,
+    /// Log probabilities that may be asked for with a token; `None`: any number.
+    max_logprobs: Option<usize>,
     /// Of the ids of calls, which must differ between servers.
     call_seeds: Seeds,
     parsers: Parsers,
@@ -94,11 +103,19 @@ impl Renderer {
             prompts,
             defaults,
             seeds: Seeds::new(seed),
+            max_logprobs: Some(DEFAULT_MAX_LOGPROBS),
             call_seeds: Seeds::new(None),
             parsers: Parsers::default(),
             guide: Guide::default(),
             warnings,
         })
+    }
+
+    /// Sets how many log probabilities a request may ask for with each token; `None`: any number.
+    #[must_use]
+    pub fn with_max_logprobs(mut self, max_logprobs: Option<usize>) -> Self {
+        self.max_logprobs = max_logprobs;
+        self
     }
 
     /// Sends the answers of chats through parsers.
@@ -239,17 +256,37 @@ impl Renderer {
         request: &CompletionRequest,
         limits: Limits,
     ) -> Result<Prepared, ApiError> {
-        let prompt = match &request.prompt {
+        let mut fields = request.sampling.clone();
+        if request.echo {
+            // What stands before the output has log probabilities too.
+            let extras = &mut fields.extras;
+            extras.prompt_logprobs = widest(extras.prompt_logprobs, extras.logprobs);
+        }
+        let ids = match &request.prompt {
             Prompt::Text(text) => {
                 self.encode(text, request.add_special_tokens, limits, "prompt")?
             }
             Prompt::Tokens(ids) => ids.iter().map(|id| id.cast_unsigned()).collect(),
         };
-        let mut prepared = self.prepare(prompt, &request.sampling, limits, "prompt")?;
+        let echo = request.echo.then(|| match &request.prompt {
+            Prompt::Text(text) => text.clone(),
+            Prompt::Tokens(_) => self.whole_text(&ids),
+        });
+        let mut prepared = self.prepare(ids, &fields, limits, "prompt")?;
+        prepared.echo = echo;
         prepared.grammar = self
             .guide
             .structured(&request.structured, None, &self.model(limits))?;
         Ok(prepared)
+    }
+
+    /// The text of ids, special tokens included.
+    fn whole_text(&self, ids: &[u32]) -> String {
+        let mut text = String::new();
+        let mut decoder = self.tokenizer.decoder(&[]).with_special();
+        decoder.push(ids, &mut text);
+        decoder.finish(&mut text);
+        text
     }
 
     fn model(&self, limits: Limits) -> Model<'_> {
@@ -262,8 +299,27 @@ impl Renderer {
 
     /// Starts the text of one output.
     pub fn output(&self, plan: &OutputPlan) -> OutputText {
+        OutputText::new(self.decoder(plan), plan.clone(), || self.call_seeds.draw())
+    }
+
+    /// Starts the log probabilities of one output.
+    pub fn logprobs(&self, plan: &OutputPlan) -> LogprobText {
+        LogprobText::new(self.decoder(plan))
+    }
+
+    /// The log probabilities of a prompt that stands before its output.
+    pub fn echoed(&self, prepared: &Prepared, found: Option<&Logprobs>) -> CompletionLogprobs {
+        let text = prepared.echo.as_deref().unwrap_or_default();
+        logprobs::echoed(&self.tokenizer, text, &prepared.prompt, found)
+    }
+
+    pub(crate) fn decoder(&self, plan: &OutputPlan) -> IncrementalDecoder {
         let decoder = self.tokenizer.decoder(&plan.context);
-        OutputText::new(decoder, plan.clone(), || self.call_seeds.draw())
+        if plan.special {
+            decoder.with_special()
+        } else {
+            decoder
+        }
     }
 
     pub(crate) fn encode(
@@ -289,17 +345,24 @@ impl Renderer {
     ) -> Result<Prepared, ApiError> {
         check::prompt(&ids, limits, param)?;
         check::known(&fields.stop_token_ids, limits, "stop_token_ids")?;
-        let sampling = self.sampling(fields, limits, ids.len());
+        let sampling = self.sampling(fields, limits, ids.len())?;
+        let extras = &fields.extras;
         let output = OutputPlan {
             context: self.tokenizer.context(&ids).into(),
             stop: fields.stop.clone().into(),
             stop_token_ids: sampling.stop_token_ids.clone().into(),
             explicit: fields.stop_token_ids.clone().into(),
+            include_stop: extras.include_stop_str_in_output,
+            special: !extras.skip_special_tokens,
+            min_tokens: extras.min_tokens,
+            logprobs: extras.logprobs.is_some(),
             parse: None,
         };
         Ok(Prepared {
             prompt: ids.into_iter().map(u32::cast_signed).collect(),
             sampling,
+            n: extras.n,
+            echo: None,
             grammar: None,
             output,
         })
@@ -312,7 +375,7 @@ impl Renderer {
         fields: &SamplingFields,
         limits: Limits,
         prompt: usize,
-    ) -> SamplingParams {
+    ) -> Result<SamplingParams, ApiError> {
         let temperature = fields
             .temperature
             .or(self.defaults.temperature)
@@ -335,11 +398,19 @@ impl Renderer {
             .map(u64::from)
             .or(self.defaults.top_k)
             .unwrap_or(0);
-        SamplingParams {
+        let max_tokens = wanted.map_or(room, |wanted| wanted.min(room));
+        let judge = Judge {
+            tokenizer: &self.tokenizer,
+            defaults: &self.defaults,
+            limits,
+            max_logprobs: self.max_logprobs,
+        };
+        let extras = judge.extras(&fields.extras, greedy, max_tokens, prompt)?;
+        Ok(SamplingParams {
             seed: fields
                 .seed
                 .map_or_else(|| self.seeds.draw(), i64::cast_unsigned),
-            max_tokens: wanted.map_or(room, |wanted| wanted.min(room)),
+            max_tokens,
             temperature: if greedy { 0.0 } else { temperature },
             top_p: if greedy {
                 1.0
@@ -348,8 +419,16 @@ impl Renderer {
             },
             top_k: if greedy { 0 } else { top_k },
             stop_token_ids,
-            extras: None,
-        }
+            extras,
+        })
+    }
+}
+
+/// The larger of two numbers of log probabilities, of which -1 is all.
+fn widest(one: Option<i32>, other: Option<i32>) -> Option<i32> {
+    match (one, other) {
+        (Some(one), Some(other)) if one < 0 || other < 0 => Some(-1),
+        _ => one.max(other),
     }
 }
 

@@ -37,14 +37,14 @@ fn a_first_token_stands_there_once() {
 
 #[test]
 fn what_the_client_leaves_open_comes_from_the_model() {
-    let renderer = model(
-        &json!({"generation_config.json": {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05}}),
-    );
+    let renderer = model(&json!({"generation_config.json": {
+        "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "min_p": 0.1, "typical_p": 0.5,
+    }}));
     assert!(
         renderer
             .warnings()
             .iter()
-            .any(|warning| warning.contains("repetition_penalty is 1.05")),
+            .any(|warning| warning.contains("typical_p is 0.5")),
         "{:?}",
         renderer.warnings()
     );
@@ -64,7 +64,22 @@ fn what_the_client_leaves_open_comes_from_the_model() {
             "{fields}"
         );
     }
+    for (fields, wanted) in [
+        (json!({}), (0.1, 1.05)),
+        (json!({"min_p": 0, "repetition_penalty": 2}), (0.0, 2.0)),
+        (json!({"temperature": 0}), (0.0, 1.05)),
+    ] {
+        let extras = chat(&renderer, &fields).unwrap().sampling.extras.unwrap();
+        assert_eq!(
+            (extras.min_p, extras.repetition_penalty),
+            wanted,
+            "{fields}"
+        );
+    }
+    let neutral = json!({"min_p": 0, "repetition_penalty": 1});
+    assert_eq!(chat(&renderer, &neutral).unwrap().sampling.extras, None);
     let plain = chat(&model(&json!({})), &json!({})).unwrap().sampling;
+    assert_eq!(plain.extras, None);
     assert_eq!((plain.temperature, plain.top_p, plain.top_k), (1.0, 1.0, 0));
     let odd = model(&json!({"generation_config.json": {"temperature": -1, "top_p": "x"}}));
     assert_eq!(odd.warnings().len(), 2);

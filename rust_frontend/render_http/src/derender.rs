@@ -75,7 +75,7 @@ pub(crate) fn completion(
         asked,
         prefix: "cmpl",
         rendered: first.map_or(Rendered::Nothing, |request| {
-            Rendered::Completion(request.sampling)
+            Rendered::Completion(Box::new(request.sampling))
         }),
     };
     match request.input {
@@ -116,7 +116,7 @@ struct Job<'a> {
 enum Rendered {
     Nothing,
     Chat(Box<ChatRequest>),
-    Completion(SamplingFields),
+    Completion(Box<SamplingFields>),
 }
 
 /// The head of an answer.
@@ -166,6 +166,7 @@ impl Job<'_> {
             choices,
             usage: usage(generated, prompt, tokens).with_reasoning(thoughts),
             prompt_token_ids: None,
+            prompt_logprobs: None,
         })
     }
 
@@ -188,6 +189,7 @@ impl Job<'_> {
                     stop_reason: ended.stop_reason,
                     prompt_token_ids: None,
                     token_ids: None,
+                    prompt_logprobs: None,
                 });
             }
             let usage = usage(generated, prompt, own);
@@ -327,7 +329,7 @@ impl Job<'_> {
                     })
             }
             Rendered::Completion(sampling) => {
-                renderer.output_plan(Some(sampling), &prompt.ids, limits)
+                renderer.output_plan(Some(sampling.as_ref()), &prompt.ids, limits)
             }
         }
     }
@@ -436,6 +438,7 @@ fn completion_chunk(head: Head, gained: Vec<Gained>, usage: Option<Usage>) -> Co
             stop_reason: stop,
             prompt_token_ids: None,
             token_ids: None,
+            prompt_logprobs: None,
         }
     };
     Completion {

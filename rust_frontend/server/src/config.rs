@@ -25,6 +25,9 @@ pub(crate) struct Config {
     /// More get 429.
     #[serde(default = "default_open_requests")]
     pub(crate) max_open_requests: usize,
+    /// Alternatives that a request may ask for with each token; -1: any number.
+    #[serde(default = "default_max_logprobs")]
+    pub(crate) max_logprobs: i32,
     /// A stream whose engine stays away for longer ends with an error.
     #[serde(default = "default_replay_timeout")]
     pub(crate) replay_timeout_s: f64,
@@ -62,6 +65,10 @@ pub(crate) struct Config {
 
 fn default_open_requests() -> usize {
     1024
+}
+
+fn default_max_logprobs() -> i32 {
+    20
 }
 
 fn default_replay_timeout() -> f64 {
@@ -154,6 +161,7 @@ mod tests {
         let config = parse(&format!("{LEAST}}}")).unwrap();
         assert_eq!(config.seed, None);
         assert_eq!(config.max_open_requests, 1024);
+        assert_eq!(config.max_logprobs, 20);
         assert_eq!(config.replay_timeout().unwrap(), Duration::from_secs(300));
         assert_eq!(config.shutdown_timeout().unwrap(), Duration::ZERO);
         assert_eq!(config.scheduling_policy, "fcfs");

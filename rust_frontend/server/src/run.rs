@@ -72,6 +72,7 @@ fn load(config: &Config) -> Result<Renderer, Failure> {
         format_files: config.format_files.clone(),
     };
     let renderer = Renderer::load(&config.tokenizer_dir, config.seed)
+        .map(|renderer| renderer.with_max_logprobs(usize::try_from(config.max_logprobs).ok()))
         .and_then(|renderer| renderer.with_parsers(&parsers))
         .map_err(|error| Failure::config(error.to_string()))?
         .trusting_templates(config.trust_request_chat_template);

@@ -11,6 +11,8 @@ pub enum Outcome {
     Stop,
     /// `max_tokens` or the context length.
     Length,
+    /// The output turned in circles.
+    Repetition,
     /// The client went away, or the server was stopped.
     Abort,
     /// The engine failed or refused.
@@ -21,6 +23,7 @@ impl Outcome {
     fn label(self) -> &'static str {
         match self {
             Self::Stop => "stop",
+            Self::Repetition => "repetition",
             Self::Length => "length",
             Self::Abort => "abort",
             Self::Error => "error",

@@ -27,6 +27,8 @@ pub struct IncrementalDecoder {
     started: bool,
     /// How many leading characters may still be stripped.
     strip: usize,
+    /// Whether special tokens are part of the text.
+    special: bool,
 }
 
 impl IncrementalDecoder {
@@ -43,16 +45,29 @@ impl IncrementalDecoder {
             held: 0,
             started: false,
             strip,
+            special: false,
         };
         decoder.push(context, &mut String::new());
         decoder
+    }
+
+    /// Makes special tokens that come from now on part of the text.
+    #[must_use]
+    pub fn with_special(mut self) -> Self {
+        self.special = true;
+        self
     }
 
     /// Appends the text that `ids` make certain.
     pub fn push(&mut self, ids: &[u32], out: &mut String) {
         let pieces = Arc::clone(&self.pieces);
         for &id in ids {
-            let Some(piece) = pieces.visible(id) else {
+            let piece = if self.special {
+                pieces.any(id)
+            } else {
+                pieces.visible(id)
+            };
+            let Some(piece) = piece else {
                 continue;
             };
             let first = !self.started;

@@ -110,10 +110,13 @@ impl Pieces {
     /// The piece of an id; `None` for ids that show nothing.
     pub(crate) fn visible(&self, id: u32) -> Option<Piece<'_>> {
         let index = usize::try_from(id).ok()?;
+        self.any(id).filter(|_| self.flags[index] & HIDDEN == 0)
+    }
+
+    /// The piece of an id, special tokens included; `None` for ids that nothing stands for.
+    pub(crate) fn any(&self, id: u32) -> Option<Piece<'_>> {
+        let index = usize::try_from(id).ok()?;
         let flags = *self.flags.get(index)?;
-        if flags & HIDDEN != 0 {
-            return None;
-        }
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
         Some(Piece {
             bytes: &self.bytes[start..self.ends[index] as usize],

@@ -126,6 +126,11 @@ impl Tokenizer {
         text
     }
 
+    /// The bytes that a token stands for, a special one too; `None` for ids that nothing stands for.
+    pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.pieces.any(id).map(|piece| piece.bytes)
+    }
+
     /// Decodes ids at once, special tokens among them.
     ///
     /// # Errors
