@@ -27,6 +27,7 @@ __all__ = [
     "KvCache",
     "LinearOps",
     "LogitsOps",
+    "Markers",
     "MaskOps",
     "MoeOps",
     "NormOps",
@@ -231,6 +232,15 @@ class History:
     lengths: Tensor  # [R] int64, device
 
 
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """What begins and ends thoughts, on the device."""
+
+    start: Tensor  # [a] int64
+    end: Tensor  # [b] int64: what is forced
+    close: Tensor  # [c] int64: an end of `end`
+
+
 class LogitsOps(Protocol):
     """What few requests ask for: changes to their rows' logits before a token is drawn, and log probabilities."""
 
@@ -258,12 +268,12 @@ class LogitsOps(Protocol):
         ...
 
     def end_thinking(
-        self, logits: Tensor, tokens: Tensor, prompt_len: int, start: Tensor, end: Tensor, budget: int
-    ) -> Tensor:  # [V] float32, [L] int64, [a] int64, [b] int64 -> [V] float32
+        self, logits: Tensor, tokens: Tensor, prompt_len: int, markers: Markers, budget: int
+    ) -> Tensor:  # [V] float32, [L] int64 -> [V] float32
         """Leave nothing but the next token of the `end` marker where a block of thoughts is open and `budget` is spent.
 
-        A block begins behind a `start` marker. All blocks count that the output has begun, and the one that the prompt
-        leaves open.
+        A block begins behind a `start` marker and ends with a `close` marker. All blocks count that the output has
+        begun, and the one that the prompt leaves open; what ends a block is no thought.
         """
         ...
 

@@ -121,7 +121,8 @@ class ThinkingBudget(Record, frozen=True):
 
     budget: int
     start: Tokens  # the marker behind which thoughts begin
-    end: Tokens
+    end: Tokens  # what is forced; it ends thoughts
+    close: Tokens = b""  # an end of `end` that ends thoughts too; empty: all of it
 
 
 class SamplingExtras(Record, frozen=True):

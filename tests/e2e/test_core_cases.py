@@ -3,7 +3,7 @@
 | case | test |
 |---|---|
 | CL02, CL03, CL05 | test_cl... below; the scheduler's part in tests/engine/test_traps.py |
-| AB01 | test_ab01...; AB04 in tests/engine/test_traps.py; AB02 and US04 come with `n` |
+| AB01, AB02 | test_ab... below; AB04 in tests/engine/test_traps.py |
 | KV01, KV10 | test_kv... below and tests/unit/engine_core/cache/test_domain.py, test_reset.py |
 | KV03, KV04, KV09 | tests/engine/test_traps.py; KV04 also below |
 | KV07 | tests/unit/engine_core/cache/test_domain.py |
@@ -93,10 +93,12 @@ def test_cl05_what_is_wrong_has_its_status_before_a_stream_begins(short: Server,
     assert plain.json() == streamed.json()
 
 
-def test_ab01_a_client_that_leaves_ends_its_request(short: Server) -> None:
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_ab01_ab02_a_client_that_leaves_ends_its_request(short: Server, outputs: int) -> None:
     idle(short)
     for number in range(12):
-        body = {"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 60, "ignore_eos": True, "stream": number % 2 == 0}
+        body = {"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 60, "ignore_eos": True, "n": outputs}
+        body["stream"] = number % 2 == 0
         with contextlib.suppress(httpx.TimeoutException):
             timeout = httpx.Timeout(30, read=0.02)
             with httpx.stream("POST", f"{short.url}/v1/completions", json=body, timeout=timeout) as reply:
@@ -176,12 +178,13 @@ def test_me02_times_are_those_of_the_requests_and_add_up(short: Server) -> None:
 
 def test_me03_counters_equal_what_was_delivered_and_gauges_go_back(short: Server) -> None:
     idle(short)
-    names = ("generation_tokens_total", "prompt_tokens_total")
+    names = ("generation_tokens_total", "prompt_tokens_total")  # a prompt counts once, whatever n is
     before = [short.metric(f"octavo:{name}") for name in names]
     rng = random.Random(3)
 
     def ask(number: int) -> tuple[int, int]:
         body = {"prompt": [rng.randrange(3, 200) for _ in range(4)], "max_tokens": 1 + number % 9, "seed": number}
+        body["n"] = 1 + number % 3
         if number % 4 == 0:
             body["stop"] = ["a", "e", "t"]
         if number % 7 == 0:

@@ -66,6 +66,49 @@ def test_results_are_the_servers(llm: LLM, server: Server) -> None:
     assert answer.prompt == "<|start|>user\nhi<|end|>\n<|start|>assistant\n"
 
 
+#: Parameters that few requests use; the last ones are no fields of the official client.
+RARE: dict[str, Any] = {
+    "n": 2, "presence_penalty": 0.5, "frequency_penalty": 0.4, "logit_bias": {"99": 3}, "stop": ["zq"], "logprobs": 2,
+}  # fmt: skip
+RARER: dict[str, Any] = {
+    "repetition_penalty": 1.2, "min_p": 0.01, "min_tokens": 3, "bad_words": ["ab"], "stop_token_ids": [7],
+    "allowed_token_ids": list(range(90, 200)), "ignore_eos": True, "include_stop_str_in_output": True,
+    "skip_special_tokens": False, "thinking_token_budget": 3, "thinking_start_token_ids": [100],
+    "thinking_end_token_ids": [101, 102], "stream_interval": 2,
+    "repetition_detection": {"max_pattern_size": 3, "min_pattern_size": 1, "min_count": 6},
+}  # fmt: skip
+
+
+def test_all_parameters_are_the_servers(llm: LLM, server: Server) -> None:
+    """One of each at a time, then all: the same tokens, texts and log probabilities."""
+    every = RARE | RARER
+    for fields in ({}, *({name: value} for name, value in every.items() if "thinking" not in name), every):
+        params = {"temperature": 0.9, "seed": 11, "max_tokens": 12} | fields
+        body = {name: value for name, value in fields.items() if name in RARER}
+        theirs = server.client().completions.create(
+            model="tiny",
+            prompt="hello",
+            extra_body={"return_token_ids": True, "prompt_logprobs": 1} | body,
+            **{name: value for name, value in params.items() if name not in RARER},  # type: ignore[call-overload]
+        )
+        bias = {int(token): value for token, value in fields.get("logit_bias", {}).items()}
+        given = params | {"prompt_logprobs": 1} | ({"logit_bias": bias} if bias else {})
+        (mine,) = llm.generate("hello", SamplingParams(**given), use_tqdm=False)
+        assert len(mine.outputs) == len(theirs.choices) == params.get("n", 1), fields
+        for own, choice in zip(mine.outputs, theirs.choices, strict=True):
+            assert (own.text, own.token_ids) == (choice.text, choice.token_ids), fields
+            assert (own.finish_reason, own.stop_reason) == (choice.finish_reason, getattr(choice, "stop_reason", None))
+            if "logprobs" in fields:
+                assert own.logprobs is not None
+                first = [row[token].logprob for row, token in zip(own.logprobs, own.token_ids, strict=True)]
+                assert first == pytest.approx(choice.logprobs.token_logprobs, abs=1e-5)
+        assert mine.prompt_logprobs is not None
+        told = theirs.choices[0].prompt_logprobs
+        assert [row and {str(token): entry.rank for token, entry in row.items()} for row in mine.prompt_logprobs] == [
+            row and {token: entry["rank"] for token, entry in row.items()} for row in told
+        ]
+
+
 def test_forms_of_prompts(llm: LLM) -> None:
     greedy = SamplingParams(temperature=0, max_tokens=4)
     token_ids = llm.encode("abc")

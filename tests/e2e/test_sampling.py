@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +13,26 @@ import openai
 import pytest
 import torch
 
-from tests.e2e.server import Server, running
+from tests.e2e.server import Server, running, wait_for
 from tests.teacher import reference_model
 from tests.tiny import make_llama, make_tokenizer
 
 VOCAB = 288
-EOS = 257
+EOS, OTHER_EOS = 257, 7
+THINK, CLOSE = 258, 259
 TEXT = "abc"
 CHAT = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_llama(tmp_path_factory.mktemp("tiny"))
+    """Two tokens end an output; thoughts have markers; the last token of the tokenizer has no logit."""
+    folder = make_llama(tmp_path_factory.mktemp("tiny"))
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens(["<think>", "</think>", *(f"<{id}>" for id in range(CLOSE + 1, VOCAB + 1))])
+    tokenizer.save_pretrained(folder)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS, OTHER_EOS]}))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +115,21 @@ def test_min_tokens_holds_back_every_stop_id(server: Server) -> None:
 
 
 def test_sp11_ignore_eos(server: Server) -> None:
-    bias = {str(EOS): 100}
-    assert len(ids(complete(server, logit_bias=bias, ignore_eos=False))) == 1
-    answer = complete(server, logit_bias=bias, ignore_eos=True)
-    assert (ids(answer), answer.choices[0].finish_reason) == ([EOS] * 8, "length")
-    assert len(ids(complete(server, logit_bias=bias, ignore_eos=True, stop_token_ids=[EOS]))) == 1
+    for end in (EOS, OTHER_EOS):
+        bias = {str(end): 100}
+        assert len(ids(complete(server, logit_bias=bias, ignore_eos=False))) == 1
+        answer = complete(server, logit_bias=bias, ignore_eos=True)
+        assert (ids(answer), answer.choices[0].finish_reason) == ([end] * 8, "length")
+        assert len(ids(complete(server, logit_bias=bias, ignore_eos=True, stop_token_ids=[end]))) == 1
+
+
+def test_sp10_min_tokens_holds_back_every_end_token(server: Server) -> None:
+    """The sampler alone: tests/kernels/test_logits.py."""
+    bias = {str(OTHER_EOS): 100, str(EOS): 90}
+    answer = complete(server, logit_bias=bias, ignore_eos=False, min_tokens=5, max_tokens=10)
+    assert not {EOS, OTHER_EOS} & set(ids(answer)[:5])
+    assert (ids(answer)[5:], answer.choices[0].finish_reason) == ([OTHER_EOS], "stop")
+    assert answer.usage.completion_tokens == 6
 
 
 def test_bad_words_are_not_said(server: Server) -> None:
@@ -132,8 +150,22 @@ def test_thinking_budget(server: Server) -> None:
     prompt = [97, 60, 98]  # thoughts have begun in the prompt
     tokens = ids(complete(server, prompt, thinking_token_budget=4, max_tokens=8, logit_bias={"99": 90}, **fields))
     assert tokens == [99, 99, 99, 61, 62, 99, 99, 99]
-    with pytest.raises(openai.BadRequestError, match="thinking_token_budget"):
-        complete(server, thinking_token_budget=4)
+
+
+def test_rs08_an_end_text_comes_once_or_not_at_all(server: Server) -> None:
+    """The model wants to end its thoughts at once. All budgets: tests/kernels/test_logits.py."""
+    fields = {"thinking_start_token_ids": [THINK], "thinking_end_token_ids": [61, 62, CLOSE]}
+    for budget, expected in ((0, [61, 62, *[CLOSE] * 6]), (1, [CLOSE] * 8)):
+        bias = {str(CLOSE): 100}
+        found = ids(complete(server, [97, THINK], thinking_token_budget=budget, logit_bias=bias, **fields))
+        assert found == expected
+
+
+def test_rs09_a_budget_is_for_all_blocks_of_thoughts(server: Server) -> None:
+    """The model says nothing but <think>; within thoughts that is a thought like any other."""
+    bias = {str(THINK): 100}
+    tokens = ids(complete(server, thinking_token_budget=3, logit_bias=bias, max_tokens=10))
+    assert tokens == [THINK, *[THINK] * 3, CLOSE, THINK, CLOSE, THINK, CLOSE, THINK]
 
 
 def test_stop_strings_and_special_tokens(server: Server) -> None:
@@ -180,19 +212,27 @@ def test_us04_batches_and_n(server: Server, stream: bool) -> None:
     assert found[2] == ids(complete(server, "b c", max_tokens=3, temperature=0.8, seed=5))
 
 
-def test_n_of_a_chat_prefills_once(server: Server) -> None:
-    messages: Any = [{"role": "user", "content": "one prompt for all of them " * 4}]
-    client = server.client()
-    before = server.metric("octavo:prompt_tokens_total")
-    answer = client.chat.completions.create(
-        model="tiny", messages=messages, n=4, max_tokens=4, temperature=1, seed=1, extra_body={"ignore_eos": True}
-    )
-    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
-    assert len({choice.message.content for choice in answer.choices}) > 1
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens == 16
-    assert answer.usage.prompt_tokens < 200
-    assert before >= 0
+def test_n_prefills_once(server: Server) -> None:
+    prompt = [33 + place % 80 for place in range(200)]
+    names = ("iteration_tokens_total_sum", "prompt_tokens_total", "generation_tokens_total")
+
+    def counters() -> list[float]:
+        return [server.metric(f"octavo:{name}") for name in names]
+
+    def computed(number: int) -> float:
+        """Tokens that the engine computes for so many outputs of a prompt that nobody has sent before."""
+        before = counters()
+        answer = complete(server, [number, *prompt], n=number, max_tokens=4, temperature=3, seed=1)
+        assert [choice.index for choice in answer.choices] == list(range(number))
+        assert len({tuple(choice.token_ids) for choice in answer.choices}) == number
+        wait_for(lambda: counters()[0] - before[0] >= 201 + number * 3, 5, "the engine tells its figures")
+        seen = [now - then for now, then in zip(counters(), before, strict=True)]
+        assert seen[1:] == [answer.usage.prompt_tokens, answer.usage.completion_tokens] == [201, number * 4]
+        return seen[0]
+
+    assert computed(1) == 201 + 3
+    # Each further output computes what stands behind the last whole block of the prompt, and its own tokens.
+    assert computed(4) == 201 + 3 + 3 * (201 % 16 + 3)
 
 
 def test_token_arrays(server: Server) -> None:
@@ -282,6 +322,14 @@ def test_lp08_text_offsets(server: Server, echo: bool) -> None:
     assert (text, offsets, tokens) == (answer.text, lists.text_offset, lists.tokens)
 
 
+def test_log_probabilities_of_prompts_are_bounded(server: Server) -> None:
+    """Together, as they are in one answer."""
+    body = {"model": "tiny", "prompt": [[97] * 400] * 600, "prompt_logprobs": 20, "max_tokens": 1}
+    answer = post(server, body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt_logprobs")
+    assert str(600 * 400 * 21) in answer.json()["error"]["message"]
+
+
 def test_echo_alone(server: Server) -> None:
     answer = complete(server, "abc", echo=True, max_tokens=0, logprobs=0)
     assert answer.choices[0].text == "abc"
@@ -342,6 +390,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("SP02", {"stop_token_ids": [2**31]}, "stop_token_ids"),
     ("SP02", {"stop_token_ids": [-1]}, "stop_token_ids"),
     ("SP02", {"allowed_token_ids": [VOCAB]}, "allowed_token_ids"),
+    ("SP02", {"bad_words": [f"<{VOCAB}>"]}, "bad_words"),
     ("SP07", {"top_k": 0.5}, "top_k"),
     ("SP07", {"temperature": -3}, "temperature"),
     ("SP07", {"top_p": 0}, "top_p"),
@@ -367,7 +416,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("case", "fields", "param"), BAD)
-def test_bad_values_are_refused_by_name(server: Server, case: str, fields: dict[str, Any], param: str) -> None:
+def test_sp01_sp02_sp07_bad_values_are_refused_by_name(
+    server: Server, case: str, fields: dict[str, Any], param: str
+) -> None:
     answer = post(server, {"model": "tiny", "prompt": "hi", **fields})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), (case, answer.text)
 
@@ -389,7 +440,8 @@ def test_after_bad_values_good_ones_work(server: Server) -> None:
 
 
 def test_us01_usage_comes_once_and_last(server: Server) -> None:
-    for fields in ({}, {"n": 2}):
+    """Also where the first token ends the output. With tools: rust_frontend/http/tests/calls.rs."""
+    for fields in ({}, {"n": 2}, {"logit_bias": {str(EOS): 100}}):
         stream = server.client().chat.completions.create(
             model="tiny",
             messages=CHAT,

@@ -14,16 +14,19 @@ from octavo.wire.frontend import Logprobs, SamplingExtras, SamplingParams
 __all__ = ["banned", "choose", "fake_logprobs", "forced", "thoughts"]
 
 
-def thoughts(tokens: list[int], prompt_len: int, start: list[int], end: list[int]) -> tuple[bool, int]:
+def thoughts(
+    tokens: list[int], prompt_len: int, start: list[int], end: list[int], close: list[int]
+) -> tuple[bool, int]:
     """Return whether a block of thoughts is open at the end, and how many tokens of thought count."""
     opened, spent, block, at = False, 0, 0, 0
     for at in range(1, len(tokens) + 1):
         if tokens[:at][-len(start) :] == start and at >= len(start):
             spent += opened  # a marker within a block is a thought like any other
             opened, block = True, 0
-        elif tokens[:at][-len(end) :] == end and at >= len(end):
+        elif tokens[:at][-len(close) :] == close and at >= len(close):
             if opened:
-                spent -= min(len(end) - 1, block)
+                whole = tokens[:at][-len(end) :] == end and at >= len(end)
+                spent -= min(len(end if whole else close) - 1, block)
             opened, block = False, 0
         elif opened:
             spent, block = spent + 1, block + 1
@@ -39,7 +42,7 @@ def forced(tokens: list[int], prompt_len: int, extras: SamplingExtras) -> int | 
     if extras.thinking is None:
         return None
     start, end = list(array("i", extras.thinking.start)), list(array("i", extras.thinking.end))
-    opened, spent = thoughts(tokens, prompt_len, start, end)
+    opened, spent = thoughts(tokens, prompt_len, start, end, list(array("i", extras.thinking.close)) or end)
     if not opened or spent < extras.thinking.budget:
         return None
     have = max(k for k in range(len(end)) if tokens[len(tokens) - k :] == end[:k])

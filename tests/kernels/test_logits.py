@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.kernels.api import History
+from octavo.kernels.api import History, Markers
 from octavo.kernels.cpu.sample import CpuSample
 from octavo.kernels.ref.logits import RefLogits
 from octavo.wire.codec import pack_tokens
@@ -48,22 +49,74 @@ def test_bad_words_look_at_what_was_just_said() -> None:
         assert {t for t in range(VOCAB) if logits[t] == -math.inf} == banned
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(1, 8), st.integers(0, 6), st.booleans())
+#: Start, end, and what closes thoughts too.
+MARKERS = [([0], [2, 3], []), ([0, 1], [2, 3, 2], []), ([0], [1, 3, 2], [2]), ([0], [1, 1, 3, 1, 2], [1, 2])]
+
+
+def allowed_next(tokens: list[int], prompt: int, budget: ThinkingBudget) -> set[int]:
+    ids = [torch.tensor(list(array("i", packed))) for packed in (budget.start, budget.end, budget.close or budget.end)]
+    found = OPS.end_thinking(torch.zeros(VOCAB), torch.tensor(tokens), prompt, Markers(*ids), budget.budget)
+    return {token for token in range(VOCAB) if found[token] > -math.inf}
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(1, 8), st.integers(0, 6), st.integers(0, 3))
 @settings(max_examples=400, deadline=None)
-def test_thinking_budgets_equal_brute_force(tokens: list[int], prompt: int, budget: int, long: bool) -> None:
+def test_thinking_budgets_equal_brute_force(tokens: list[int], prompt: int, budget: int, which: int) -> None:
     prompt = min(prompt, len(tokens))
-    start, end = ([0, 1], [2, 3, 2]) if long else ([0], [2, 3])
-    extras = SamplingExtras(thinking=ThinkingBudget(budget, pack_tokens(start), pack_tokens(end)))
-    logits = torch.zeros(VOCAB)
-    found = OPS.end_thinking(
-        logits, torch.tensor(tokens), prompt, torch.tensor(start), torch.tensor(end), budget
-    )  # fmt: skip
-    must = forced(tokens, prompt, extras)
-    allowed = {t for t in range(VOCAB) if found[t] > -math.inf}
-    assert allowed == (set(range(VOCAB)) if must is None else {must})
+    thinking = ThinkingBudget(budget, *(pack_tokens(ids) for ids in MARKERS[which]))
+    must = forced(tokens, prompt, SamplingExtras(thinking=thinking))
+    assert allowed_next(tokens, prompt, thinking) == (set(range(VOCAB)) if must is None else {must})
 
 
-def test_logprobs_and_ranks() -> None:
+START, CLOSE, TEXT, ANSWER, THOUGHT = 0, 1, [2, 3], 4, 5
+
+
+def said(script: list[int], budget: int, length: int) -> list[int]:
+    """What comes of a model that says `script` wherever it may, from within thoughts that the prompt has begun."""
+    thinking = ThinkingBudget(budget, pack_tokens([START]), pack_tokens([*TEXT, CLOSE]), pack_tokens([CLOSE]))
+    tokens, wanted = [6, START], iter(script)
+    while len(tokens) < length + 2:
+        allowed = allowed_next(tokens, 2, thinking)
+        tokens.append(next(iter(allowed)) if len(allowed) == 1 else next(wanted))
+    return tokens[2:]
+
+
+@pytest.mark.parametrize("spare", range(-1, 6))
+def test_rs08_the_end_text_is_put_in_once_or_not_at_all(spare: int) -> None:
+    """Thoughts that end before the budget is spent end by themselves; when it is spent, by the text."""
+    thoughts, answer = [THOUGHT] * 6, [ANSWER] * 5
+    found = said([*thoughts, CLOSE, *answer], len(thoughts) + spare, 12)
+    if spare >= 1:
+        assert found == [*thoughts, CLOSE, *answer]
+        return
+    kept = thoughts[: len(thoughts) + spare]
+    assert found[: len(kept) + 3] == [*kept, *TEXT, CLOSE]
+    assert found.count(TEXT[0]) == 1
+
+
+def test_rs09_a_budget_is_for_all_blocks_of_thoughts() -> None:
+    script = [*[THOUGHT] * 20, ANSWER, START, *[ANSWER] * 400]
+    found = said(script, 20, 400)
+    assert found[:25] == [*[THOUGHT] * 20, *TEXT, CLOSE, ANSWER, START]
+    assert found[25:28] == [*TEXT, CLOSE], "the second block ends at once"
+    assert (found.count(THOUGHT), found.count(CLOSE), len(found)) == (20, 2, 400)
+
+
+def test_sp10_trap_min_tokens_masks_all_end_tokens() -> None:
+    """Also behind the wire, and for a request that comes back with tokens: those count."""
+    made = SamplingParams(0, 10, temperature=0.0, stop_token_ids=(2, 7), extras=SamplingExtras(min_tokens=5))
+    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=SamplingParams)
+    logits = torch.zeros(1, VOCAB)
+    logits[0, 7], logits[0, 2], logits[0, 4] = 9, 8, 7
+    sampler = Sampler(1, CpuSample(), OPS, "cpu")
+    tokens, prompt = torch.zeros(1, 16, dtype=torch.int32), 3
+    for said in range(7):
+        sampler.take(0, decoded, prompt)  # as after a restart
+        drawn = sampler.draw(logits.clone(), np.zeros(1, dtype=np.int64), np.array([prompt + said]), tokens).tokens
+        assert drawn.tolist() == [4 if said < 5 else 7]
+
+
+def test_trap_logprobs_and_ranks() -> None:
     scores = torch.tensor([[0.0, 3.0, 1.0, 2.0]])
     packed = unpack(OPS.logprobs(scores, torch.tensor([2]), 2, None, True).numpy())
     assert (packed.width, list(array("i", packed.ids)), list(array("i", packed.ranks))) == (3, [2, 1, 3], [3])
@@ -153,7 +206,7 @@ def test_distributions_are_exact(name: str) -> None:
     assert (statistic / freedom) ** (1 / 3) < 1 - 2 / (9 * freedom) + 5.2 * math.sqrt(2 / (9 * freedom)), statistic
 
 
-def test_plain_rows_draw_the_same_beside_special_ones() -> None:
+def test_sp04_plain_rows_draw_the_same_beside_special_ones() -> None:
     torch.manual_seed(1)
     logits, history = torch.randn(4, 50), torch.zeros(4, 8, dtype=torch.int32)
     sampler = Sampler(4, CpuSample(), OPS, "cpu")

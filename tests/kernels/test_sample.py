@@ -134,7 +134,7 @@ def sorted_kept(scores: list[float], top_k: int, top_p: float) -> set[int]:
     top_k=st.integers(0, 32),
     top_p=st.sampled_from([0.01, 0.1, 0.3, 0.5, 0.77, 0.9, 0.999, 1.0]),
 )
-def test_kept_sets_are_exact(scores: list[float], top_k: int, top_p: float) -> None:
+def test_trap_ties_kept_sets_are_exact(scores: list[float], top_k: int, top_p: float) -> None:
     row = torch.tensor([scores], dtype=torch.float32)
     kept = keep_top_p(keep_top_k(row, torch.tensor([top_k])), torch.tensor([top_p]))
     assert set((kept[0] > -torch.inf).nonzero().flatten().tolist()) == sorted_kept(scores, top_k, np.float32(top_p))
@@ -142,7 +142,7 @@ def test_kept_sets_are_exact(scores: list[float], top_k: int, top_p: float) -> N
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(5, 1.0), (0, 0.6), (50, 0.9), (1, 0.1), (500, 0.99)])
-def test_kept_sets_are_those_of_transformers(top_k: int, top_p: float) -> None:
+def test_trap_ties_kept_sets_are_those_of_transformers(top_k: int, top_p: float) -> None:
     from transformers import TopKLogitsWarper, TopPLogitsWarper
 
     torch.manual_seed(1)

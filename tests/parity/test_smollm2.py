@@ -84,7 +84,7 @@ def check(model: Path, served: list[Served], dtype: str = "float32") -> None:
     print(f"{dtype}: {literal} of {len(verdicts)} literally equal, worst loss {max(v.worst for v in verdicts):.6f}")
 
 
-def test_staggered_with_shared_prefixes(model: Path, asks: list[Ask]) -> None:
+def test_trap_greedy_parity_staggered_with_shared_prefixes(model: Path, asks: list[Ask]) -> None:
     engine, served = serve(model, EngineSetup(num_blocks=700), asks)
     assert sum(seen.cached > 0 for seen in served) >= len(asks) // 3
     assert engine.stats().prefix_hits > 0

@@ -78,7 +78,7 @@ def test_64_requests_with_preemption(tmp_path: Path) -> None:
     check_requests(model, [seen.check() for seen in served])
 
 
-def test_schedules_change_no_token(tmp_path: Path) -> None:
+def test_trap_batch_variance_schedules_change_no_token(tmp_path: Path) -> None:
     """In fp32, the same requests alone, together, in chunks and preempted give the same tokens."""
     model = make_llama(tmp_path)
     asks = mixed(288, 16, 32, 60)

@@ -45,7 +45,14 @@ extras = st.builds(
     logprobs=st.sampled_from([None, 0, 2]),
     prompt_logprobs=st.sampled_from([None, None, 0, 1]),
     repetition=st.none() | st.builds(RepetitionDetection, st.integers(1, 4), st.just(1), st.integers(2, 3)),
-    thinking=st.none() | st.builds(ThinkingBudget, st.integers(0, 4), packed(0, 1, 1), st.just(pack_tokens([2, 900]))),
+    thinking=st.none()
+    | st.builds(
+        ThinkingBudget,
+        st.integers(0, 4),
+        packed(0, 1, 1),
+        st.just(pack_tokens([2, 900])),
+        st.sampled_from([b"", pack_tokens([900])]),
+    ),
     stream_interval=st.sampled_from([1, 1, 3, 100]),
 )
 
@@ -113,7 +120,7 @@ def message_of(number: int, arrival: Arrival, max_model_len: int) -> AddRequest:
     crashes=st.lists(st.integers(1, 60), max_size=3),
     greedy_sends=st.booleans(),
 )
-def test_outputs_equal_plain_evaluation(
+def test_trap_grammar_and_drafts_outputs_equal_plain_evaluation(
     setup: Setup, workload: list[Arrival], crashes: list[int], greedy_sends: bool
 ) -> None:
     h = Harness(setup)

@@ -91,7 +91,7 @@ def play(engine: Setup, workload: list[Arrival], crashes: set[int], resets: set[
 
 
 @pytest.mark.parametrize("chunk", range(-(-WORKLOADS // CHUNK)))
-def test_windows_one_and_two_give_the_same(chunk: int) -> None:
+def test_trap_async_counters_windows_one_and_two_give_the_same(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         rng = random.Random(number)
         engine = setup(rng)

@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).with_name("golden.json")
 MAX = 2**64 - 1
 ALL_SAMPLING = wire.SamplingParams(MAX, 4096, 0.25, 0.9, 40, (2, 128_000, 2**31 - 1))
 REPEAT = wire.RepetitionDetection(32, 2, 4)
-THINK = wire.ThinkingBudget(0, pack_tokens([7]), pack_tokens([8, 9]))
+THINK = wire.ThinkingBudget(0, pack_tokens([7]), pack_tokens([8, 9]), pack_tokens([9]))
 EXTRAS = wire.SamplingExtras(
     0.5, -2.0, 2.0, 1.25, 5, pack_tokens([1, 2]), struct.pack("<2f", -100, 0.5), pack_tokens([3]),
     (pack_tokens([4, 5]), pack_tokens([6])), -1, 3, pack_tokens([10, 11]), REPEAT, THINK, 8,

@@ -9,7 +9,7 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from octavo.kernels.api import History
+    from octavo.kernels.api import History, Markers
 
 __all__ = ["RefLogits"]
 
@@ -48,17 +48,19 @@ class RefLogits:
         logits.index_add_(0, last, torch.where(said_so, float("-inf"), 0.0).to(logits.dtype))
 
     def end_thinking(
-        self, logits: Tensor, tokens: Tensor, prompt_len: int, start: Tensor, end: Tensor, budget: int
-    ) -> Tensor:  # [V] float32, [L] int64, [a] int64, [b] int64 -> [V] float32
+        self, logits: Tensor, tokens: Tensor, prompt_len: int, markers: Markers, budget: int
+    ) -> Tensor:  # [V] float32, [L] int64 -> [V] float32
+        end = markers.end
         place = torch.arange(len(tokens), device=tokens.device)
-        ends = _ends_of(tokens, end)
-        opened = torch.where(_ends_of(tokens, start), place + 1, 0).cummax(dim=0).values
+        ends = _ends_of(tokens, markers.close)
+        opened = torch.where(_ends_of(tokens, markers.start), place + 1, 0).cummax(dim=0).values
         closed = torch.where(ends, place + 1, 0).cummax(dim=0).values
         within = opened > closed  # behind this token a block is open
         thought = torch.zeros_like(within)
         thought[1:] = within[:-1]
-        for back in range(len(end)):  # the end marker itself is no thought
-            thought[: len(tokens) - back] &= ~ends[back:]
+        for marker, found in ((markers.close, ends), (end, _ends_of(tokens, end))):  # what ends a block is no thought
+            for back in range(min(len(marker), len(tokens))):
+                thought[: len(tokens) - back] &= ~found[back:]
         # Blocks that the prompt has closed belong to earlier turns.
         begin = torch.where(within[prompt_len - 1], opened[prompt_len - 1], prompt_len)
         spent = (thought & (place >= begin)).sum()

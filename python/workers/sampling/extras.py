@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from octavo.kernels.api import History
+from octavo.kernels.api import History, Markers
 from octavo.workers.transfer import upload
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from octavo.kernels.api import LogitsOps
-    from octavo.wire.frontend import SamplingExtras, SamplingParams
+    from octavo.wire.frontend import SamplingExtras, SamplingParams, ThinkingBudget
 
 __all__ = ["RowTokens", "SlotExtras", "process", "slot_extras"]
 
@@ -52,8 +52,7 @@ class SlotExtras:
     biases: Tensor | None  # [n] float32
     stop_ids: Tensor | None  # [n] int64, with min_tokens
     words: Tensor | None  # [n, m] int64, shorter ones with _ANY in front
-    start: Tensor | None  # [a] int64, with a thinking budget
-    end: Tensor | None  # [b] int64
+    markers: Markers | None  # with a thinking budget
     logprob_ids: Tensor | None  # [n] int64
 
     @property
@@ -76,7 +75,7 @@ def slot_extras(params: SamplingParams, prompt_len: int, device: str) -> SlotExt
     thinking = extras.thinking
 
     def ids(packed: bytes) -> Tensor | None:
-        return upload(np.frombuffer(packed, dtype="<i4").astype(np.int64), device) if packed else None
+        return _upload_ids(packed, device) if packed else None
 
     stops = np.array(params.stop_token_ids, dtype=np.int64)
     made = SlotExtras(
@@ -89,12 +88,11 @@ def slot_extras(params: SamplingParams, prompt_len: int, device: str) -> SlotExt
         biases=upload(np.frombuffer(extras.biases, dtype="<f4").copy(), device) if extras.biases else None,
         stop_ids=upload(stops, device) if extras.min_tokens and len(stops) else None,
         words=upload(_words(extras.bad_words), device) if extras.bad_words else None,
-        start=ids(thinking.start) if thinking else None,
-        end=ids(thinking.end) if thinking else None,
+        markers=_markers(thinking, device) if thinking else None,
         logprob_ids=ids(extras.logprob_token_ids),
     )
-    tensors = (made.allowed, made.bias_ids, made.stop_ids, made.words, made.start)
-    changes = made.penalizes or extras.min_p > 0 or any(part is not None for part in tensors)
+    parts = (made.allowed, made.bias_ids, made.stop_ids, made.words, made.markers)
+    changes = made.penalizes or extras.min_p > 0 or any(part is not None for part in parts)
     if not changes and not made.wants_logprobs and extras.prompt_logprobs is None:
         return None
     return SlotExtras(**{name: getattr(made, name) for name in SlotExtras.__slots__} | {"changes": changes})
@@ -108,7 +106,7 @@ def process(
         _one_by_id(logits[index], slot, int(rows.lengths[index]), logits, index)
     logits = _penalties(logits, extras, rows, ops)
     for index, slot in enumerate(extras):
-        if slot.words is not None or slot.start is not None:
+        if slot.words is not None or slot.markers is not None:
             _one_by_history(logits, index, slot, rows, ops)
     min_p = np.array([slot.params.min_p for slot in extras], dtype=np.float32)
     if min_p.any():
@@ -164,8 +162,19 @@ def _one_by_history(logits: Tensor, index: int, slot: SlotExtras, rows: RowToken
             said[width - have :] = tokens[length - have :]
         ops.ban_words(logits[index], said, slot.words)
     thinking = slot.params.thinking
-    if thinking is not None and slot.start is not None and slot.end is not None:
-        logits[index] = ops.end_thinking(logits[index], tokens, slot.prompt_len, slot.start, slot.end, thinking.budget)
+    if thinking is not None and slot.markers is not None:
+        logits[index] = ops.end_thinking(logits[index], tokens, slot.prompt_len, slot.markers, thinking.budget)
+
+
+def _markers(thinking: ThinkingBudget, device: str) -> Markers:
+    start, end, close = (
+        _upload_ids(packed, device) for packed in (thinking.start, thinking.end, thinking.close or thinking.end)
+    )
+    return Markers(start, end, close)
+
+
+def _upload_ids(packed: bytes, device: str) -> Tensor:  # -> [n] int64
+    return upload(np.frombuffer(packed, dtype="<i4").astype(np.int64), device)
 
 
 def _words(words: tuple[bytes, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:  # [n, m]

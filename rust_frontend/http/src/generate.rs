@@ -11,7 +11,7 @@ use octavo_api::{
 };
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
-use octavo_render::{Limits, Prepared};
+use octavo_render::{Limits, Prepared, few_enough};
 use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
@@ -135,10 +135,12 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
         Route::Completion => {
             let requests = CompletionRequest::batch(body)?;
             let limits = limits(app)?;
-            let prepared = requests
+            let prepared: Vec<Prepared> = requests
                 .iter()
                 .map(|request| app.renderer.completion(request, limits))
                 .collect::<Result<_, _>>()?;
+            let values = prepared.iter().map(|prepared| prepared.prompt_values);
+            few_enough(values.fold(0, usize::saturating_add))?;
             let request = requests
                 .into_iter()
                 .next()
@@ -232,7 +234,9 @@ pub(crate) fn submit(
             };
             let steps = app.generate.submit(submission).map_err(of_generate)?;
             let metrics = app.metrics.request(name, arrival);
-            metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
+            if place.first {
+                metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
+            }
             outputs.push(Output::new(
                 steps,
                 app.renderer.output(&prepared.output),

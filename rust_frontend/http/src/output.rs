@@ -210,11 +210,14 @@ impl Output {
             .as_mut()
             .map(|ids| ids.take(&step.tokens, end.as_ref()))
             .unwrap_or_default();
+        let echo = self.take_echo();
         // Behind a stop string nothing counts, as in the usage.
         let delivered = end.as_ref().map_or(step.tokens.len() as u64, |end| {
             (end.usage.completion_tokens as u64).saturating_sub(self.metrics.generated())
         });
-        self.metrics.tokens(delivered);
+        if echo.as_ref().is_none_or(|echo| !echo.alone) {
+            self.metrics.tokens(delivered);
+        }
         let mut piece = Piece {
             text: update.text,
             events: update.events,
@@ -223,11 +226,6 @@ impl Output {
             prompt_logprobs: self.prompt_logprobs(step),
             end,
         };
-        let echo = self.extras.echo.take();
-        if let (Some(echo), Some(told)) = (&echo, &mut self.extras.told) {
-            let text = echo.prepared.echo.as_deref().unwrap_or_default();
-            told.begin_at(text.chars().count());
-        }
         if let Some(told) = &mut self.extras.told {
             piece.logprobs = told.take(step, update.settled);
         }
@@ -235,6 +233,16 @@ impl Output {
             self.put_before(&echo, step, &mut piece);
         }
         piece
+    }
+
+    /// The prompt to put before the first piece; places in the output count from its beginning.
+    fn take_echo(&mut self) -> Option<Echo> {
+        let echo = self.extras.echo.take()?;
+        if let Some(told) = &mut self.extras.told {
+            let text = echo.prepared.echo.as_deref().unwrap_or_default();
+            told.begin_at(text.chars().count());
+        }
+        Some(echo)
     }
 
     /// The prompt's log probabilities, where this step brings them and they are asked for.
@@ -278,13 +286,22 @@ impl Output {
     }
 
     fn count(&mut self, step: &Step) {
+        // A prompt counts once, as in the usage, however many outputs it has.
+        let counts = self.place.first;
         if !self.begun {
             self.begun = true;
-            self.metrics.prompt(self.prompt_tokens as u64);
+            let tokens = self.prompt_tokens as u64;
+            if counts {
+                self.metrics.prompt(tokens);
+            } else {
+                self.metrics.same_prompt(tokens);
+            }
         }
         if let (None, Some(cached)) = (self.cached_tokens, step.cached_tokens) {
             self.cached_tokens = Some(usize::try_from(cached).unwrap_or(usize::MAX));
-            self.metrics.cached(cached);
+            if counts {
+                self.metrics.cached(cached);
+            }
         }
         if let Some(queued_us) = step.queued_us {
             self.metrics.queued(Duration::from_micros(queued_us));

@@ -186,7 +186,7 @@ async fn stopped(server: &Server, client: &mut Client, stream: bool) -> (Reply, 
 }
 
 #[test]
-fn a_stop_string_over_many_tokens_ends_the_request() {
+fn trap_stop_strings_over_many_tokens_end_the_request() {
     within(async {
         let server = Server::start().await;
         let mut client = server.connect().await;

@@ -71,6 +71,48 @@ fn a_call_alone_has_no_content_and_special_tokens_are_markers() {
     });
 }
 
+/// US01: one chunk has the usage, the last one, without choices; also where a call ends the answer.
+#[test]
+fn us01_usage_comes_once_and_last_behind_calls() {
+    within(async {
+        let server = Server::parsing(Some("hermes"), None).await;
+        let mut client = server.connect().await;
+        let fields = with(json!({"stream": true, "stream_options": {"include_usage": true}}));
+        for step in [1, usize::MAX] {
+            client.post(CHAT, &chat(&fields)).await;
+            let play = async {
+                let call = server.script.call().await;
+                for part in tokens(TWO_CALLS).chunks(step) {
+                    call.steps.push(part, Some(0));
+                    tokio::task::yield_now().await;
+                }
+                call.finish("stop");
+            };
+            let (reply, ()) = tokio::join!(client.reply(), play);
+            let events = reply.events();
+            let [chunks @ .., last, done] = events.as_slice() else {
+                panic!("{events:?}")
+            };
+            assert_eq!(done, "[DONE]");
+            let read = |chunk: &String| serde_json::from_str::<Value>(chunk).unwrap();
+            assert!(
+                chunks
+                    .iter()
+                    .map(read)
+                    .all(|chunk| chunk["usage"].is_null())
+            );
+            let last = read(last);
+            assert_eq!(last["choices"], json!([]));
+            let usage = &last["usage"];
+            let count = |name: &str| usage[name].as_u64().unwrap();
+            assert_eq!(
+                count("total_tokens"),
+                count("prompt_tokens") + count("completion_tokens")
+            );
+        }
+    });
+}
+
 /// TC07: one finish reason for required and named, streamed or not.
 #[test]
 fn tc07_required_and_named_end_with_tool_calls() {

@@ -11,8 +11,8 @@ use crate::prepared::Limits;
 
 /// Tokens of all bad words of a request at most.
 const MAX_BAD_TOKENS: usize = 1024;
-/// Bytes of a prompt's log probabilities at most.
-const MAX_PROMPT_BYTES: usize = 256 << 20;
+/// Log probabilities of a request's prompts at most: as JSON each takes some hundred bytes.
+const MAX_PROMPT_VALUES: usize = 4 << 20;
 /// Markers of thoughts, where the request names none.
 const THOUGHTS: (&str, &str) = ("<think>", "</think>");
 
@@ -83,7 +83,7 @@ impl Judge<'_> {
         )?;
         self.count("logprobs", fields.logprobs)?;
         self.count("prompt_logprobs", fields.prompt_logprobs)?;
-        self.fits(fields.prompt_logprobs, prompt)?;
+        few_enough(prompt_values(fields.prompt_logprobs, prompt, self.limits))?;
         if let Some(max) = self.max_logprobs
             && fields.logprob_token_ids.len() > max.max(1)
         {
@@ -136,23 +136,6 @@ impl Judge<'_> {
         Err(ApiError::invalid(name, message))
     }
 
-    /// Refuses what would not fit into memory several times over.
-    fn fits(&self, wanted: Option<i32>, prompt: usize) -> Result<(), ApiError> {
-        let Some(wanted) = wanted else {
-            return Ok(());
-        };
-        let width = usize::try_from(wanted).unwrap_or(self.limits.vocab_size) + 1;
-        let bytes = prompt.saturating_mul(width).saturating_mul(8);
-        if bytes <= MAX_PROMPT_BYTES {
-            return Ok(());
-        }
-        let message = format!(
-            "'prompt_logprobs' asks for {width} values for each of {prompt} tokens, which is {bytes} bytes; at most {MAX_PROMPT_BYTES} \
-             are possible. Ask for fewer, or send a shorter prompt."
-        );
-        Err(ApiError::invalid("prompt_logprobs", message))
-    }
-
     /// Each word as its tokens, as it stands at the beginning of a text and behind a space.
     fn bad_words(&self, words: &[String]) -> Result<Vec<Tokens>, ApiError> {
         let mut found: Vec<Tokens> = Vec::new();
@@ -185,8 +168,21 @@ impl Judge<'_> {
         Ok(ThinkingBudget {
             budget: fields.budget,
             start: Tokens(start),
+            close: Tokens(self.close(&end)),
             end: Tokens(end),
         })
+    }
+
+    /// The model's own end of thoughts where a longer end marker ends with it: the model may also end them by itself.
+    fn close(&self, end: &[i32]) -> Vec<i32> {
+        let own = self.tokenizer.token_to_id(THOUGHTS.1);
+        let own = own.map(u32::cast_signed);
+        match end {
+            [text @ .., last] if !text.is_empty() && own == Some(*last) && !text.contains(last) => {
+                vec![*last]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn marker(&self, text: &str) -> Result<Vec<i32>, ApiError> {
@@ -219,6 +215,29 @@ fn some<T: PartialEq + Clone + Into<Value>>(value: &T, neutral: &T) -> Value {
     } else {
         value.clone().into()
     }
+}
+
+/// How many log probabilities come of a prompt.
+pub(crate) fn prompt_values(wanted: Option<i32>, prompt: usize, limits: Limits) -> usize {
+    wanted.map_or(0, |wanted| {
+        let width = usize::try_from(wanted).unwrap_or(limits.vocab_size) + 1;
+        prompt.saturating_mul(width)
+    })
+}
+
+/// Refuses so many log probabilities of prompts in one answer, which the server holds until it is written.
+///
+/// # Errors
+/// 400 that says how many are possible.
+pub fn few_enough(values: usize) -> Result<(), ApiError> {
+    if values <= MAX_PROMPT_VALUES {
+        return Ok(());
+    }
+    let message = format!(
+        "'prompt_logprobs', or 'logprobs' with 'echo', asks for {values} log probabilities of the prompts in all; at most \
+         {MAX_PROMPT_VALUES} are possible. Ask for fewer, or send less."
+    );
+    Err(ApiError::invalid("prompt_logprobs", message))
 }
 
 /// The fields as another engine's `sampling_params` has them; null: not asked for.

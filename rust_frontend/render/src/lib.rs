@@ -22,6 +22,7 @@ mod seeds;
 mod stop;
 mod vocabulary;
 
+pub use extras::few_enough;
 pub use logprobs::{LogprobText, TokenLogprobs, completion_logprobs, prompt_logprobs};
 pub use octavo_template::{
     ChatTemplate, Clock, Conversation, NativeFormat, RenderError as TemplateError, Rendered,

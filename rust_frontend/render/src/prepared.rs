@@ -27,6 +27,8 @@ pub struct Prepared {
     pub n: u32,
     /// The text that the prompt was made of, where it stands before the output: `echo`.
     pub echo: Option<String>,
+    /// Log probabilities that come of the prompt, over all outputs.
+    pub prompt_values: usize,
     /// What the output must be; `None`: any text.
     pub grammar: Option<Grammar>,
     /// For [`crate::Renderer::output`].

@@ -11,7 +11,7 @@ use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
 use octavo_wire::frontend::{Logprobs, SamplingParams};
 
 use crate::defaults::Defaults;
-use crate::extras::Judge;
+use crate::extras::{Judge, prompt_values};
 use crate::guide::{Guide, Model};
 use crate::logprobs::{self, LogprobText};
 use crate::output::OutputText;
@@ -273,6 +273,10 @@ impl Renderer {
             Prompt::Tokens(_) => self.whole_text(&ids),
         });
         let mut prepared = self.prepare(ids, &fields, limits, "prompt")?;
+        if echo.is_some() {
+            // It stands before each output.
+            prepared.prompt_values = prepared.prompt_values.saturating_mul(prepared.n as usize);
+        }
         prepared.echo = echo;
         prepared.grammar = self
             .guide
@@ -358,11 +362,13 @@ impl Renderer {
             logprobs: extras.logprobs.is_some(),
             parse: None,
         };
+        let length = ids.len();
         Ok(Prepared {
             prompt: ids.into_iter().map(u32::cast_signed).collect(),
             sampling,
             n: extras.n,
             echo: None,
+            prompt_values: prompt_values(extras.prompt_logprobs, length, limits),
             grammar: None,
             output,
         })

@@ -35,8 +35,9 @@ fn a_first_token_stands_there_once() {
     );
 }
 
+/// SP08: what a request says wins, 0 and -1 included.
 #[test]
-fn what_the_client_leaves_open_comes_from_the_model() {
+fn sp08_what_the_client_leaves_open_comes_from_the_model() {
     let renderer = model(&json!({"generation_config.json": {
         "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "min_p": 0.1, "typical_p": 0.5,
     }}));

@@ -68,6 +68,11 @@ impl RequestMetrics {
         self.handles.request_prompt_tokens.observe(as_f64(tokens));
     }
 
+    /// Notes the prompt of a further output: its tokens were recorded with the first.
+    pub fn same_prompt(&mut self, tokens: u64) {
+        self.prompt = tokens;
+    }
+
     /// Records what the request asked for.
     pub fn params(&self, n: u64, max_tokens: u64) {
         self.handles.params_n.observe(as_f64(n));

@@ -88,8 +88,10 @@ records! {
         budget: u64,
         /// The marker behind which thoughts begin.
         start: Tokens,
-        /// The marker that ends them.
+        /// What is forced; it ends them.
         end: Tokens,
+        /// An end of `end` that ends them too; empty: all of it.
+        close: Tokens = Tokens(Vec::new()),
     }
 
     /// What few requests ask for. All defaults ask for nothing.

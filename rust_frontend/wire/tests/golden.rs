@@ -206,6 +206,7 @@ fn full_extras() -> SamplingExtras {
             budget: 0,
             start: Tokens(vec![7]),
             end: Tokens(vec![8, 9]),
+            close: Tokens(vec![9]),
         }),
         stream_interval: 8,
     }

@@ -40,7 +40,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("kind", KINDS)
-def test_tables_are_those_of_transformers(kind: str, dim: int, dtype: torch.dtype) -> None:
+def test_trap_rope_variants_tables_are_those_of_transformers(kind: str, dim: int, dtype: torch.dtype) -> None:
     config = LlamaConfig(
         hidden_size=dim * 4, num_attention_heads=4, head_dim=dim, max_position_embeddings=16384,
         rope_parameters=dict(KINDS[kind]),

@@ -102,7 +102,7 @@ def test_row_linear_sums_its_shards_and_adds_the_bias_once(size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_shared_vocabulary_looks_up_and_scores_like_a_whole_one(size: int, tied: bool) -> None:
+def test_trap_padded_vocabulary_looks_up_and_scores_like_a_whole_one(size: int, tied: bool) -> None:
     vocab, hidden = 10, 6  # padded to 12 rows on 3 and 4 ranks
     table, head_table = Whole(torch.randn(vocab, hidden)), Whole(torch.randn(vocab, hidden))
     ids, x = torch.tensor([0, 9, 4, 5], dtype=torch.int32), torch.randn(3, hidden)

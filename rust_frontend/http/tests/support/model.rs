@@ -5,9 +5,11 @@ use tempfile::TempDir;
 
 pub const TURN: i32 = 256;
 pub const END: i32 = 257;
-pub const VOCAB: u64 = 267;
+/// 是, one token that is never made of text: nothing merges.
+pub const WORD: i32 = 258;
+pub const VOCAB: u64 = 268;
 
-/// Tokens that mark thoughts and calls, and whether they are special; the first is 258.
+/// Tokens that mark thoughts and calls, and whether they are special; the first is 259.
 const MARKERS: [(&str, bool); 9] = [
     ("<think>", false),
     ("</think>", false),
@@ -46,7 +48,7 @@ pub fn folder_with(template: &str) -> TempDir {
         added(TURN, "<|im_start|>", true),
         added(END, "<|im_end|>", true),
     ];
-    for (id, (content, special)) in (END + 1..).zip(MARKERS) {
+    for (id, (content, special)) in (WORD + 1..).zip(MARKERS) {
         tokens.push(added(id, content, special));
     }
     let byte_level = json!({
@@ -99,6 +101,7 @@ fn vocabulary() -> Map<String, Value> {
     }
     vocabulary.insert("<|im_start|>".to_owned(), json!(TURN));
     vocabulary.insert("<|im_end|>".to_owned(), json!(END));
+    vocabulary.insert("æĺ¯".to_owned(), json!(WORD));
     vocabulary
 }
 
@@ -107,7 +110,7 @@ pub fn marked(text: &str) -> Vec<i32> {
     let mut ids = Vec::new();
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
-        let marker = (END + 1..)
+        let marker = (WORD + 1..)
             .zip(MARKERS)
             .find(|(_, (content, _))| rest.starts_with(content));
         let length = match marker {

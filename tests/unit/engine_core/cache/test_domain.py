@@ -14,7 +14,7 @@ BASE = Base("model", "bfloat16")
 PROMPT = list(range(64))
 
 
-def test_kv01_parts_of_different_kinds_and_borders_give_different_roots() -> None:
+def test_kv01_trap_prefix_keys_of_different_kinds_and_borders_give_different_roots() -> None:
     domains = [
         None,
         Domain(salt="X"),

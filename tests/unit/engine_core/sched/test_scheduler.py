@@ -179,7 +179,7 @@ def test_a_result_of_another_step_or_of_other_rows_is_refused() -> None:
         h.core.result(StepResult(1, b"", b"", b"", b"", 0))
 
 
-def test_a_row_of_an_earlier_life_is_not_applied() -> None:
+def test_trap_preemption_in_flight_a_row_of_an_earlier_life_is_not_applied() -> None:
     h = Harness(Setup(window=2))
     h.add(request(1, [1] * 5, 9))
     h.send()
