@@ -14,7 +14,10 @@ Messages say what was wrong, with the value, and what to do about it. They are s
 
 from __future__ import annotations
 
+import errno
+
 __all__ = [
+    "NO_ROOM",
     "ConfigError",
     "EngineError",
     "ModelError",
@@ -24,6 +27,10 @@ __all__ = [
     "SupervisionError",
     "WorkerError",
 ]
+
+
+#: Of an OSError: the disk is full, for all or for this user.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OctavoError(Exception):

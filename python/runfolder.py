@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from octavo.errors import ConfigError
+from octavo.errors import NO_ROOM, ConfigError
 
-__all__ = ["run_folder"]
+__all__ = ["run_folder", "writing"]
 
 _PREFIX = "octavo-"
 _PID_FILE = "pid"
@@ -38,10 +38,25 @@ def run_folder() -> Iterator[Path]:
         folder.rmdir()
         raise ConfigError(f"the path {base} is too long for sockets, by the system's limit; {_ADVICE}")
     try:
-        (folder / _PID_FILE).write_text(str(os.getpid()))
+        with writing(folder):
+            (folder / _PID_FILE).write_text(str(os.getpid()))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Write to a run folder; raises ConfigError, which says what to do, where there is no room for it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise ConfigError(
+            f"cannot write to {folder}: {error.strerror}. Free some space there, or set XDG_RUNTIME_DIR to a folder "
+            "that has some."
+        ) from None
 
 
 def _sweep(base: Path) -> None:

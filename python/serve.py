@@ -32,7 +32,7 @@ from octavo.engine_settings import RESTART_WINDOW_S, engine_config, model_files
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.modelfiles import ModelFiles, export_tokenizer
 from octavo.modelfiles.generation import GenerationSource
-from octavo.runfolder import run_folder
+from octavo.runfolder import run_folder, writing
 
 __all__ = ["serve"]
 
@@ -56,8 +56,9 @@ def serve(config: ServeConfig) -> int:
     files = model_files(config)
     with _listen(config.host, config.port) as listener, run_folder() as folder:
         generation = GenerationSource(config.generation_config, config.override_generation_config)
-        export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
-        _write_configs(config, files, listener, folder)
+        with writing(folder):
+            export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
+            _write_configs(config, files, listener, folder)
         if not config.api_key and config.api_key_file is None and not _is_loopback(listener):
             _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", _url(listener))
         workers = f"{config.tensor_parallel_size} worker" + ("s" if config.tensor_parallel_size > 1 else "")

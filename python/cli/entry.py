@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from octavo import __version__
 from octavo.cli import chat, collect_env, complete, models, parse, serve, warmup
 from octavo.cli.flags import RAW, Parser, dashed
-from octavo.errors import ConfigError, ModelError, OctavoError
+from octavo.errors import NO_ROOM, ConfigError, ModelError, OctavoError
 
 __all__ = ["main", "parser"]
 
@@ -61,6 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:  # `octavo ... | head`: whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        where = f" to {error.filename}" if error.filename else ""
+        print(f"octavo: cannot write{where}: {error.strerror}. Free some space.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -23,7 +23,7 @@ from octavo.llm.request import Request
 from octavo.llm.sampling import body_fields, chat_fields
 from octavo.modelfiles import export_tokenizer
 from octavo.modelfiles.generation import GenerationSource
-from octavo.runfolder import run_folder
+from octavo.runfolder import run_folder, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,8 @@ class LoadedModel:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(run_folder())
             generation = GenerationSource(config.generation_config, config.override_generation_config)
-            export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
+            with writing(folder):
+                export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
             try:
                 self.renderer = octavo_native.Renderer(folder / "tokenizer", config.seed, config.max_logprobs)
             except ValueError as error:

@@ -12,6 +12,7 @@ import msgspec
 from octavo.errors import ModelError
 from octavo.modelfiles.checkpoint import weight_files
 from octavo.modelfiles.gguf_config import config_from_gguf
+from octavo.modelfiles.gguf_parts import parts_of, without_parts
 from octavo.modelfiles.gguf_reader import read_gguf
 from octavo.models.registry import ARCHITECTURES, find
 
@@ -24,7 +25,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
     """A model that can be served, as far as its files tell."""
 
     kind: str  # "safetensors", "gguf" or "dummy" (config only)
-    path: Path  # the folder, or the .gguf file
+    path: Path  # the folder, or the .gguf file; of one in parts any
     weights: tuple[Path, ...]  # files that hold tensors; empty for "dummy"
     config: dict[str, Any]  # config.json, or what Transformers' would be for a GGUF file
     architecture: str
@@ -60,7 +61,7 @@ def resolve(
 
 
 def _only_gguf(folder: Path) -> Path:
-    found = sorted(folder.glob("*.gguf"))
+    found = without_parts(folder.glob("*.gguf"))
     if len(found) == 1:
         return found[0]
     if found:
@@ -71,7 +72,7 @@ def _only_gguf(folder: Path) -> Path:
 
 def _from_gguf(path: Path, overrides: dict[str, Any]) -> ModelFiles:
     config = _changed(config_from_gguf(read_gguf(path)), overrides)
-    return _files("gguf", path, (path,), config)
+    return _files("gguf", path, parts_of(path), config)
 
 
 def _from_folder(folder: Path, dummy: bool, overrides: dict[str, Any], trust_remote_code: bool) -> ModelFiles:

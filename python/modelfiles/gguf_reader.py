@@ -1,4 +1,4 @@
-"""Read GGUF files: metadata, and where each tensor lies. The file is mapped, not copied.
+"""Read GGUF files, whole or in parts: metadata, and where each tensor lies. Files are mapped, not copied.
 
 Format: github.com/ggml-org/ggml, docs/gguf.md (versions 2 and 3, little-endian).
 """
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from octavo.errors import ModelError
+from octavo.modelfiles.gguf_parts import parts_of
 
 __all__ = ["GGML_TYPES", "GgufFile", "GgufTensor", "read_gguf"]
 
@@ -94,10 +95,25 @@ class _Cursor:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Parse the file's header and map its tensors.
+    """Parse the file's header and map its tensors; those of all its parts where it is one of several.
 
-    Raises ModelError if it is not GGUF, is damaged or truncated, or holds a quantisation that octavo cannot read.
+    Raises ModelError if it is not GGUF, is damaged or truncated, holds a quantisation that octavo cannot read, or lacks
+    a part.
     """
+    first, *others = (_read(part) for part in parts_of(path))
+    tensors = dict(first.tensors)
+    for other in others:
+        tensors |= other.tensors
+    told = first.metadata.get("split.tensors.count", len(tensors))
+    if others and told != len(tensors):
+        raise ModelError(
+            f"{first.path} and its other parts hold {len(tensors)} tensors, and should hold {told}: they belong to "
+            "different files. Download them again."
+        )
+    return GgufFile(first.path, first.metadata, tensors)
+
+
+def _read(path: Path) -> GgufFile:
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

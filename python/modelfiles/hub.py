@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from octavo.errors import ModelError
+from octavo.errors import NO_ROOM, ModelError
+from octavo.modelfiles.gguf_parts import without_parts
 
 __all__ = ["fetch", "is_hub_name"]
 
@@ -49,7 +50,7 @@ def fetch(name: str, revision: str | None = None, weights: bool = True) -> Path:
 
 
 def _gguf(folder: Path, part: str, name: str) -> Path:
-    found = sorted(folder.rglob(f"*{part}*.gguf"))
+    found = without_parts(folder.rglob(f"*{part}*.gguf"))
     if len(found) != 1:
         names = ", ".join(file.name for file in found) or "none"
         raise ModelError(f"{name}: {part!r} must name one .gguf file of the repository; found: {names}.")
@@ -71,6 +72,8 @@ def _reason(repository: str, revision: str | None, error: Exception) -> str:
         )
     if isinstance(error, NoRevision):
         return f"{repository} has no revision {revision!r}. Give a branch, a tag or a commit as --revision."
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return f"the cache has no room for {repository}: {error}. Free some space, or set HF_HOME to another folder."
     if isinstance(error, LocalEntryNotFoundError | OSError):
         where = f"revision {revision!r} of {repository}" if revision else repository
         return (

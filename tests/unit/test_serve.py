@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 from octavo import __version__, serve
 from octavo.actors.errors import ChildrenFailed, ProcessDied
 from octavo.actors.supervisor import ChildExit, Verdict
+from octavo.cli.entry import main
 from octavo.config import ServeConfig
 from octavo.errors import ConfigError, ProtocolError
 from octavo.runfolder import run_folder
@@ -100,6 +103,29 @@ def test_the_run_folder_is_private_and_goes_away(short: Path, monkeypatch: pytes
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert folder.parent == short
     assert not folder.exists()
+
+
+def test_a_full_disk_is_one_clear_line(
+    short: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    monkeypatch.setenv("OCTAVO_FRONTEND", program(short, f"octavo-frontend {__version__}"))
+    monkeypatch.setattr(serve.log, "setup", lambda *_: None)
+    monkeypatch.setattr(serve, "model_files", lambda config: None)
+    monkeypatch.setattr(serve, "export_tokenizer", full)
+    assert main(["serve", "m", "--port", "0"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        rf"octavo: cannot write to {short}/octavo-\w+: No space left on device\. Free some .*", said[-1]
+    )
+    assert not any("Traceback" in line for line in said)
+    assert [path.name for path in short.iterdir()] == ["octavo-frontend"]
+    monkeypatch.setattr(serve, "run_folder", full)
+    assert main(["serve", "m", "--port", "0"]) == 1
+    assert capsys.readouterr().err.endswith("octavo: cannot write: No space left on device. Free some space.\n")
 
 
 def test_only_folders_of_killed_servers_are_swept(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:

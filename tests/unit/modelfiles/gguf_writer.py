@@ -45,9 +45,13 @@ def write_gguf(
     metadata: dict[str, Any],
     tensors: dict[str, tuple[np.ndarray[Any, Any], str]],
     arch: str = "llama",
+    tensors_in_part: int = 0,
 ) -> Path:
-    """Write `tensors` (fp32 arrays, or blocks as uint8, and the GGUF type of each) and `metadata` to `path`."""
-    writer = GGUFWriter(path, arch)
+    """Write `tensors` (fp32 arrays, or blocks as uint8, and the GGUF type of each) and `metadata` to `path`.
+
+    With `tensors_in_part` into files of so many tensors, named after `path`.
+    """
+    writer = GGUFWriter(path, arch, split_max_tensors=tensors_in_part)
     for key, value in metadata.items():
         _add(writer, key, value)
     for name, (array, kind) in tensors.items():

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 from octavo.errors import ModelError
 from octavo.modelfiles import export_tokenizer, resolve
+from octavo.modelfiles.gguf_reader import read_gguf
 from tests.unit.modelfiles.gguf_writer import TINY, write_gguf
 
 if TYPE_CHECKING:
@@ -73,6 +74,24 @@ def test_a_gguf_file_and_its_folder(tmp_path: Path) -> None:
         assert files.config["tie_word_embeddings"] is True
     (tmp_path / "other.gguf").write_bytes(path.read_bytes())
     with pytest.raises(ModelError, match=r"2 \.gguf files \(m\.gguf, other\.gguf\)"):
+        resolve(str(tmp_path))
+
+
+def test_a_gguf_file_in_parts(tmp_path: Path) -> None:
+    norm = (np.ones(64, dtype=np.float32), "F32")
+    tensors = {"token_embd.weight": (np.ones((96, 64), dtype=np.float32), "F32"), "output_norm.weight": norm}
+    write_gguf(tmp_path / "m.gguf", TINY, tensors | {"rope_freqs.weight": norm}, tensors_in_part=1)
+    parts = [tmp_path / f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    assert sorted(tmp_path.glob("*.gguf")) == parts
+    for model in (tmp_path, *parts):
+        files = resolve(str(model))
+        assert (files.kind, files.context_len, files.weights) == ("gguf", 128, tuple(parts))
+        assert read_gguf(files.path).tensors.keys() == {*tensors, "rope_freqs.weight"}
+    parts[1].write_bytes(parts[0].read_bytes())
+    with pytest.raises(ModelError, match="hold 2 tensors, and should hold 3: they belong to different files"):
+        resolve(str(tmp_path))
+    parts[1].unlink()
+    with pytest.raises(ModelError, match=r"one of 3 parts of a GGUF file, and .* lacks m-00002-of-00003\.gguf\."):
         resolve(str(tmp_path))
 
 
