@@ -289,18 +289,22 @@ class ServeConfig:
         "auto",
         str,
         "Model",
-        "defaults of sampling: auto (the model's generation_config.json), vllm (none), or a folder with one",
+        "where defaults of sampling come from: auto (the model's generation_config.json), vllm (none are taken), or a "
+        "folder with such a file",
         "auto|vllm|FOLDER",
     )
     override_generation_config: str = _setting(
-        "", json_object, "Model", "single defaults of sampling over those, such as '{\"temperature\": 0.5}'", "JSON"
+        "", json_object, "Model", "defaults of sampling that replace those, such as '{\"temperature\": 0.5}'", "JSON"
     )
-    max_logprobs: int = _setting(20, _or_all, "Model", "log probabilities with a token at most; -1: any number")
+    max_logprobs: int = _setting(
+        20, _or_all, "Model", "log probabilities that a request may ask for with each token; -1: any number"
+    )
     logprobs_mode: str = _setting(
         "raw_logprobs",
         _choice(*LOGPROBS_MODES),
         "Model",
-        "logprobs: before or behind penalties, temperature, …",
+        "what log probabilities are taken from: raw_logprobs, raw_logits (the model's), or processed_logprobs, "
+        "processed_logits (behind penalties, temperature, top_k and top_p)",
         "MODE",
     )
     host: str = _setting(

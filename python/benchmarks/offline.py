@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from octavo.config import settings
 from octavo.errors import ConfigError, OctavoError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
     import numpy as np
@@ -40,11 +40,13 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("engine", "as for `octavo serve`")
     group.add_argument("--model", required=True, help="model folder or .gguf file")
     for setting in _engine_settings():
-        default = {"log_level": "warning"}.get(setting.name, "auto" if setting.default is None else setting.default)
-        text = f"{setting.help} (default: {default})".replace("%", "%%")
+        default = {"log_level": "warning"}.get(setting.name, setting.shown)
+        shown = f" (default: {default})" if setting.default not in ((), "") else ""
+        text = (setting.help + shown).replace("%", "%%")
         if setting.switch:
             for name, word in ((setting.flag, "true"), (f"--no-{setting.flag[2:]}", "false")):
-                group.add_argument(name, dest=setting.name, action="store_const", const=word, default=None, help=text)
+                help = text if word == "true" else argparse.SUPPRESS
+                group.add_argument(name, dest=setting.name, action="store_const", const=word, default=None, help=help)
             continue
         group.add_argument(setting.flag, dest=setting.name, metavar=setting.metavar, default=None, help=text)
 

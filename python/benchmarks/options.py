@@ -129,13 +129,15 @@ class ServeOptions:
     multi_turn_delay_ms: float = _flag(0.0, float, _TURNS, "pause before each further turn")
     per_turn_input_len: int = _flag(0, int, _TURNS, "input tokens of further turns; 0: --random-input-len")
 
-    temperature: float | None = _flag(None, float, _SAMPLING, "default: the server's, as for all of these")
-    top_p: float | None = _flag(None, float, _SAMPLING, "")
-    top_k: int | None = _flag(None, int, _SAMPLING, "")
-    min_p: float | None = _flag(None, float, _SAMPLING, "")
-    frequency_penalty: float | None = _flag(None, float, _SAMPLING, "")
-    presence_penalty: float | None = _flag(None, float, _SAMPLING, "")
-    repetition_penalty: float | None = _flag(None, float, _SAMPLING, "")
+    temperature: float | None = _flag(
+        None, float, _SAMPLING, "0: always the likeliest token; default: the server's, as for all of these"
+    )
+    top_p: float | None = _flag(None, float, _SAMPLING, "share of probability to draw from")
+    top_k: int | None = _flag(None, int, _SAMPLING, "tokens to draw from")
+    min_p: float | None = _flag(None, float, _SAMPLING, "least share of the likeliest token's probability")
+    frequency_penalty: float | None = _flag(None, float, _SAMPLING, "for each time that a token was said")
+    presence_penalty: float | None = _flag(None, float, _SAMPLING, "for tokens that were said")
+    repetition_penalty: float | None = _flag(None, float, _SAMPLING, "for tokens of prompt and output")
     logprobs: int | None = _flag(None, int, _SAMPLING, "ask for so many logprobs a token")
     ignore_eos: bool = _flag(False, None, _SAMPLING, "go on to the asked length; always so for random prompts")
 

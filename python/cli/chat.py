@@ -48,7 +48,9 @@ def add_command(commands: Any) -> None:
     group.add_argument("-q", "--quick", metavar="TEXT", help="ask this one question, print the answer, leave")
     group.add_argument("--system-prompt", metavar="TEXT", help="first message of the conversation")
     group.add_argument("--max-tokens", metavar="N", type=int, help="longest answer in tokens (default: as it fits)")
-    group.add_argument("--temperature", metavar="T", type=float, help="(default: the model's)")
+    group.add_argument(
+        "--temperature", metavar="T", type=float, help="0: always the likeliest token (default: the model's)"
+    )
     group.add_argument("--stats", action="store_true", help="after each answer: tokens, TTFT, tokens/s")
     add_flags(command)
     command.set_defaults(parser=command, run=_run)

@@ -38,7 +38,9 @@ def add_command(commands: Any) -> None:
     group = command.add_argument_group("text")
     group.add_argument("-q", "--quick", metavar="TEXT", help="go on with this text and leave")
     group.add_argument("--max-tokens", metavar="N", type=int, default=128, help="tokens to add (default: 128)")
-    group.add_argument("--temperature", metavar="T", type=float, help="(default: the model's)")
+    group.add_argument(
+        "--temperature", metavar="T", type=float, help="0: always the likeliest token (default: the model's)"
+    )
     add_flags(command)
     command.set_defaults(parser=command, run=_run)
 

@@ -32,7 +32,10 @@ def add_command(commands: Any) -> None:
     )
     command.add_argument("--url", metavar="URL", help="ask a running server")
     command.add_argument(
-        "--api-key", metavar="KEY", default=os.environ.get("OPENAI_API_KEY", ""), help="(default: $OPENAI_API_KEY)"
+        "--api-key",
+        metavar="KEY",
+        default=os.environ.get("OPENAI_API_KEY", ""),
+        help="the server's key (default: $OPENAI_API_KEY)",
     )
     command.set_defaults(parser=command, run=_run)
 

@@ -39,8 +39,8 @@ def add_command(commands: Any) -> None:
         epilog=_EXAMPLES,
         **RAW,
     )
-    command.add_argument("--tool", metavar="NAME", help="a name of --tool-call-parser")
-    command.add_argument("--reasoning", metavar="NAME", help="a name of --reasoning-parser")
+    command.add_argument("--tool", metavar="NAME", help="format of calls, as in --tool-call-parser (docs/parser.md)")
+    command.add_argument("--reasoning", metavar="NAME", help="format of reasoning, as in --reasoning-parser")
     command.add_argument("--tools", metavar="FILE", type=Path, help="the request's tools, a JSON list; gives types")
     command.add_argument(
         "--tool-choice", metavar="CHOICE", default="auto", help="auto, required or none (default: auto)"

@@ -27,7 +27,7 @@ A setting comes from the command line, else from its variable (OCTAVO_MAX_NUM_SE
 file of --config (max-num-seqs: 64), else it has its default. What vLLM's flags become: docs/from-vllm.md.
 
 Then: curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
-        -d '{"model": "smol", "messages": [{"role": "user", "content": "Hello"}]}'
+        -d '{"messages": [{"role": "user", "content": "Hello"}]}'
 """
 
 

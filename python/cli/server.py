@@ -34,7 +34,10 @@ def add_flags(command: argparse.ArgumentParser) -> None:
     group.add_argument("--url", metavar="URL", help=f"a running server (default: {DEFAULT_URL}, unless MODEL is given)")
     group.add_argument("--model-name", metavar="NAME", help="one of the server's models (default: its first)")
     group.add_argument(
-        "--api-key", metavar="KEY", default=os.environ.get("OPENAI_API_KEY", ""), help="(default: $OPENAI_API_KEY)"
+        "--api-key",
+        metavar="KEY",
+        default=os.environ.get("OPENAI_API_KEY", ""),
+        help="the server's key (default: $OPENAI_API_KEY)",
     )
     group.add_argument("--config", metavar="FILE", help="YAML file with settings of a server of one's own")
     add_settings(command, model_required=False, without=["api_key"])  # its own server gets a key of its own
