@@ -121,7 +121,9 @@ class Setting:
         """The default as a user reads it."""
         if self.switch:
             return "on" if self.default else "off"
-        return "auto" if self.default is None else str(self.default)
+        if self.default is None:
+            return "auto" if self.metavar.endswith("|auto") else "none"
+        return str(self.default)
 
 
 def flag(name: str) -> str:

@@ -39,6 +39,7 @@ def add_command(commands: Any, raw: dict[str, Any]) -> None:
         "latency",
         help="how long one batch takes, without a server",
         description="Run one batch of requests again and again, without a server, and report how long each took.",
+        usage="octavo bench latency --model MODEL [FLAGS]",
         epilog=_EXAMPLES,
         **raw,
     )

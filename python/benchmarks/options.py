@@ -46,7 +46,7 @@ _RANDOM, _PREFIX, _TURNS, _FILES = (
     "random data set",
     "prefix_repetition data set",
     "conversations",
-    "data sets in files",
+    "data set",
 )
 _MORE = {"nargs": "+"}
 

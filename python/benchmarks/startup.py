@@ -73,11 +73,14 @@ def add_command(commands: Any, raw: dict[str, Any]) -> None:
         "startup",
         help="where time goes from the start of a server to its readiness",
         description="Start a server several times and report how long it takes to be ready, by phases of its log.",
+        usage="octavo bench startup [FLAGS] -- COMMAND …",
         epilog=_EXAMPLES,
         **raw,
     )
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="starts (default: 3)")
-    parser.add_argument("--ready-path", default="/health", metavar="PATH", help="ready when this answers 200")
+    parser.add_argument(
+        "--ready-path", default="/health", metavar="PATH", help="ready when this answers 200 (default: /health)"
+    )
     parser.add_argument("--timeout-sec", type=float, default=600.0, metavar="S", help="give up after (default: 600)")
     parser.add_argument("--output", default=None, metavar="FILE", help="write the figures as JSON")
     parser.add_argument("server", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the server, with {port} in it")

@@ -31,6 +31,7 @@ def add_command(commands: Any, raw: dict[str, Any]) -> None:
         "throughput",
         help="tokens and requests per second of a large batch, without a server",
         description="Run many requests that are all there at once, without a server, and report the throughput.",
+        usage="octavo bench throughput --model MODEL [FLAGS]",
         epilog=_EXAMPLES,
         **raw,
     )

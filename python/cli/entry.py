@@ -17,9 +17,10 @@ __all__ = ["main", "parser"]
 
 _EXAMPLES = """\
 examples:
-  octavo serve ./SmolLM2-135M-Instruct     serve a model
+  octavo serve smollm2                     serve a small chat model, fetched once (98 MB)
+  octavo serve ./my-model                  serve a model of your own
   octavo chat                              talk to it (in another terminal)
-  octavo chat ./SmolLM2-135M-Instruct      serve a model for as long as you talk to it
+  octavo chat smollm2                      serve a model for as long as you talk to it
   octavo bench serve --help                measure a server
 
 `octavo COMMAND --help` shows a command's flags, with defaults and examples.

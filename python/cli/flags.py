@@ -63,6 +63,8 @@ def _add(target: argparse._ArgumentGroup, setting: Setting, model_required: bool
             setting.name, metavar=setting.name.upper(), help=text, nargs=nargs, default=argparse.SUPPRESS
         )
         return
+    if setting.switch and setting.default:
+        text += f"; --no-{setting.flag[2:]} turns it off"
     if setting.default not in ((), ""):
         text += f" (default: {setting.shown})"
     if setting.switch:
