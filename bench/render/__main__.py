@@ -6,7 +6,7 @@ import argparse
 import gzip
 import json
 import os
-import random
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import octavo_native
-from transformers import PreTrainedTokenizerFast
+import tokenizers
+import transformers
 
 from bench.compare.machine import describe
+from bench.render.conversations import Conversations
+from bench.render.cost import Cost, measure
+from bench.render.engines import Engines
+
+__all__ = ["main"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SHARED = Path(os.environ.get("OCTAVO_SHARED", _ROOT.parent / "shared"))
@@ -29,25 +35,32 @@ _TEMPLATE = (
 )
 _LENGTHS = (200, 8_000, 72_000)
 _CLIENTS = (1, 8)
-#: Prose, code, numbers and other scripts.
-_WORDS = [
-    *("the", "of", "request", "engine", "token", "stream", "cache", "worker", "answer", "when", "under", "returns"),
-    *("before", "after", "each", "block", "memory", "scheduler", "which", "batch", "über", "naïve", "東京", "données"),
-    *("function(x)", "return", "None;", "3.14159", "42", '{"key":', "[1,", "2]}", "\n\n"),
-]
-
-Messages = list[dict[str, str]]
+#: Parts of a growing conversation that are told apart.
+_PARTS = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One figure: conversations a second, and CPU milliseconds of one."""
+    """One figure: the median over rounds."""
 
-    engine: str
-    tokens: int
+    what: str
+    tokens: int  # asked for
     clients: int
-    per_second: float
-    cpu_ms: float
+    measured_tokens: int  # of a conversation, on average
+    per_second: float  # conversations
+    spread: float  # (fastest - slowest) / median
+    times: float  # conversations a second over those of Transformers in the same round
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Turns of a growing conversation: milliseconds of one, on average."""
+
+    turns: int  # up to which
+    tokens: int  # of the conversation then
+    render_ms: float
+    encode_ms: float
+    transformers_ms: float  # of the last turn
 
 
 def _folder(model: Path | None, scratch: Path) -> Path:
@@ -63,87 +76,84 @@ def _folder(model: Path | None, scratch: Path) -> Path:
     return scratch
 
 
-def _conversation(tokens: int, seed: int) -> Messages:
-    """Return turns of about so many tokens; another seed gives another text."""
-    draw = random.Random(seed)
-    turns = max(1, tokens // 180)
-    said = (" ".join(draw.choices(_WORDS, k=80)) for _ in range(turns))
-    return [{"role": "assistant" if index % 2 else "user", "content": text} for index, text in enumerate(said)]
-
-
-class _Engines:
-    """The two ways from messages to ids, and tokenizing alone."""
-
-    def __init__(self, folder: Path) -> None:
-        template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-        self._reference = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-        self._reference.chat_template = template
-        self._renderer = octavo_native.Renderer(folder)
-
-    def transformers(self, messages: Messages) -> list[int]:
-        """Render and encode with Transformers."""
-        text = self._reference.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        ids: list[int] = self._reference(text, add_special_tokens=False)["input_ids"]
-        return ids
-
-    def octavo(self, messages: Messages) -> list[int]:
-        """Render and encode with octavo_native."""
-        return self._renderer.encode(self.text(messages), False)
-
-    def text(self, messages: Messages) -> str:
-        """Render alone."""
-        return self._renderer.chat_text(json.dumps({"messages": messages}).encode())
-
-    def encode(self, text: str) -> list[int]:
-        """Tokenize alone."""
-        return self._renderer.encode(text, False)
-
-
-def _measure(work: Callable[[Any], object], inputs: Sequence[Any], clients: int) -> tuple[float, float]:
-    """Return inputs a second and CPU milliseconds of one."""
+def _rate(work: Callable[[Any], list[int]], inputs: Sequence[Any], clients: int) -> tuple[float, int]:
+    """Return inputs a second, and the tokens that came out."""
     with ThreadPoolExecutor(clients) as pool:
-        wall, cpu = time.perf_counter(), time.process_time()
-        for _ in pool.map(work, inputs):
-            pass
-        return len(inputs) / (time.perf_counter() - wall), (time.process_time() - cpu) * 1000 / len(inputs)
+        list(pool.map(len, inputs[:clients]))  # threads are there
+        began = time.perf_counter()
+        tokens = sum(map(len, pool.map(work, inputs)))
+        return len(inputs) / (time.perf_counter() - began), tokens
 
 
-def _lengths(engines: _Engines, scale: int) -> list[Row]:
-    """Measure conversations that nobody has seen before: no cache helps."""
-    rows, seed = [], 0
-    for tokens in _LENGTHS:
-        count = max(8, scale * 20_000 // tokens)
-        for clients in _CLIENTS:
-            for name, work in (("transformers", engines.transformers), ("octavo", engines.octavo)):
-                seed += count
-                inputs = [_conversation(tokens, seed + index) for index in range(count)]
-                rows.append(Row(name, tokens, clients, *_measure(work, inputs, clients)))
-            texts = [engines.text(_conversation(tokens, -seed - index - 1)) for index in range(count)]
-            rows.append(Row("octavo, tokenizing alone", tokens, clients, *_measure(engines.encode, texts, clients)))
-    return rows
+def _length(engines: Engines, texts: Conversations, tokens: int, clients: int, rounds: int, budget: int) -> list[Row]:
+    """Measure conversations that nobody has seen before, engines taking turns: no cache of whole texts helps."""
+    count = max(clients, budget // tokens)
+    work: dict[str, Callable[[Any], list[int]]] = {
+        "transformers": engines.transformers,
+        "octavo": engines.octavo,
+        "transformers, tokenizing alone": engines.transformers_encode,
+        "octavo, tokenizing alone": engines.encode,
+    }
+    rates: dict[str, list[float]] = {what: [] for what in work}
+    made = 0
+    for number in range(rounds):
+        for what, one in work.items():
+            names = (f"{tokens} {clients} {number} {what} {index}" for index in range(count))
+            inputs: Sequence[Any] = [texts.draw(tokens, name) for name in names]
+            if "alone" in what:
+                inputs = [engines.text(messages) for messages in inputs]
+            rate, out = _rate(one, inputs, clients)
+            rates[what].append(rate)
+            made += out
+    each = made // (rounds * count * len(work))
+    return [_row(what, tokens, clients, each, rates) for what in work]
 
 
-def _growing(engines: _Engines, turns: int) -> dict[str, float]:
-    """Let a conversation grow turn by turn; return milliseconds a turn at its beginning and at its end."""
-    messages, spent = [], []
-    for turn in _conversation(turns * 180, 7):
+def _row(what: str, tokens: int, clients: int, each: int, rates: dict[str, list[float]]) -> Row:
+    alone = ", tokenizing alone" if "alone" in what else ""
+    mine, base = rates[what], rates[f"transformers{alone}"]
+    middle = statistics.median(mine)
+    times = statistics.median(rate / other for rate, other in zip(mine, base, strict=True))
+    return Row(what, tokens, clients, each, middle, (max(mine) - min(mine)) / middle, times)
+
+
+def _growing(engines: Engines, texts: Conversations, turns: int) -> list[Part]:
+    """Let a conversation of 180 tokens a turn grow turn by turn."""
+    messages: list[dict[str, str]] = []
+    parts: list[Part] = []
+    spent: list[tuple[float, float]] = []
+    for turn in texts.draw(turns * 180, "growing"):
         messages.append(turn)
-        began = time.process_time()
-        engines.octavo(messages)
-        spent.append((time.process_time() - began) * 1000)
-    part = max(1, turns // 8)
-    return {"turns": turns, "first_ms": sum(spent[:part]) / part, "last_ms": sum(spent[-part:]) / part}
+        began = time.perf_counter()
+        text = engines.text(messages)
+        rendered = time.perf_counter()
+        ids = engines.encode(text)
+        spent.append((rendered - began, time.perf_counter() - rendered))
+        if len(messages) % (turns // _PARTS) == 0:
+            began = time.perf_counter()
+            engines.transformers(messages)
+            whole = (time.perf_counter() - began) * 1000
+            render, encode = (1000 * statistics.fmean(times) for times in zip(*spent, strict=True))
+            parts.append(Part(len(messages), len(ids), render, encode, whole))
+            spent.clear()
+    return parts
 
 
-def _table(rows: Sequence[Row]) -> str:
-    lines = [f"{'tokens':>7} {'clients':>7}  {'what':<26} {'a second':>10} {'CPU ms':>9} {'times':>6}"]
-    base: dict[tuple[int, int], float] = {}
+def _table(rows: Sequence[Row], growing: Sequence[Part], cost: Cost | None) -> str:
+    """Return the figures as Markdown."""
+    lines = ["| tokens | clients | what | a second | spread | times |", "|---|---|---|---|---|---|"]
     for row in rows:
-        if row.engine == "transformers":
-            base[row.tokens, row.clients] = row.per_second
-        times = row.per_second / base[row.tokens, row.clients]
-        head = f"{row.tokens:>7} {row.clients:>7}  {row.engine:<26}"
-        lines.append(f"{head} {row.per_second:>10.1f} {row.cpu_ms:>9.2f} {times:>6.1f}")
+        figures = f"{row.per_second:,.1f} | {row.spread:.0%} | {row.times:.1f} |"
+        lines.append(f"| {row.measured_tokens:,} | {row.clients} | {row.what} | {figures}")
+    lines += ["", "| turns | tokens | render, ms | encode, ms | Transformers, ms |", "|---|---|---|---|---|"]
+    for part in growing:
+        figures = f"{part.render_ms:.2f} | {part.encode_ms:.2f} | {part.transformers_ms:.1f} |"
+        lines.append(f"| {part.turns} | {part.tokens:,} | {figures}")
+    if cost is not None:
+        lines += ["", f"| a token | {' | '.join(cost.columns)} |", "|---|" + "---|" * len(cost.columns)]
+        lines += [
+            f"| {what} | {' | '.join(f'{value:,.2f}' for value in values)} |" for what, values in cost.rows.items()
+        ]
     return "\n".join(lines)
 
 
@@ -152,25 +162,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.render", description=__doc__)
     parser.add_argument("--model", type=Path, help="a folder with tokenizer.json and chat_template.jinja (Qwen2's)")
     parser.add_argument("--output", type=Path, default=_ROOT / "bench" / "results" / "render.json")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cost", action="store_true", help="count instructions and allocations too: builds with cargo")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the figures mean nothing")
     args = parser.parse_args(argv)
+    rounds, budget = (1, 10_000) if args.quick else (args.rounds, 300_000)
+    texts = Conversations()
     with tempfile.TemporaryDirectory() as scratch:
-        engines = _Engines(_folder(args.model, Path(scratch)))
-        probe = _conversation(2_000, 1)
-        if engines.octavo(probe) != engines.transformers(probe):
-            raise SystemExit("bench.render: the two give different ids")
-        rows = _lengths(engines, 1 if args.quick else 10)
-        growing = _growing(engines, 20 if args.quick else 400)
-    print(_table(rows))
-    print(
-        f"growing over {growing['turns']} turns: {growing['first_ms']:.2f} ms a turn, then {growing['last_ms']:.2f} ms"
-    )
+        folder = _folder(args.model, Path(scratch))
+        engines = Engines(folder)
+        for probe in (3_000, 100_000):
+            messages = texts.draw(probe, f"probe of {probe}")
+            wanted = engines.transformers(messages)
+            if engines.octavo(messages) != wanted:
+                raise SystemExit("bench.render: the two give different ids")
+            texts.letters_per_token *= probe / len(wanted)
+        lengths = [(tokens, clients) for tokens in _LENGTHS for clients in _CLIENTS]
+        rows = [row for length in lengths for row in _length(engines, texts, *length, rounds, budget)]
+        growing = _growing(engines, texts, 80 if args.quick else 400)
+        cost = measure(folder, texts) if args.cost else None
+    print(_table(rows, growing, cost))
     found = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe(),
-        "octavo_native": octavo_native.__version__,
+        "versions": {
+            "octavo_native": octavo_native.__version__,
+            "transformers": transformers.__version__,
+            "tokenizers": tokenizers.__version__,
+        },
         "rows": [asdict(row) for row in rows],
-        "growing": growing,
+        "growing": [asdict(part) for part in growing],
+        "cost": asdict(cost) if cost is not None else None,
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

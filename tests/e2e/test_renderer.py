@@ -121,6 +121,20 @@ def test_a_stream_is_derendered_event_by_event(server: Server, renderer: Rendere
     assert (text, reason, roles) == (expected, whole["finish_reason"], int(path == CHAT))
 
 
+def test_keys_and_templates_of_the_command_line(tiny: Path) -> None:
+    flags = ["--api-key", "key-of-the-test", "--chat-template", "<{{ messages[0].content }}>"]
+    with rendering(tiny, "--served-model-name", "tiny", *flags, "--trust-request-chat-template") as running:
+        assert httpx.get(f"{running.url}/health").status_code == 200
+        for path in ("/v1/models", "/metrics", "/version"):
+            assert httpx.get(f"{running.url}{path}").status_code == 401, path
+        assert post(running.url, f"{CHAT}/render", CHAT_BODY, 401)["error"]["code"] == "invalid_api_key"
+        asked = {**CHAT_BODY, "return_prompt_text": True}
+        for body, text in ((asked, "<Grüße 🌶 <|end|>>"), ({**asked, "chat_template": "{{ 1 + 1 }}"}, "2")):
+            key = {"Authorization": "Bearer key-of-the-test"}
+            answer = httpx.post(f"{running.url}{CHAT}/render", json=body, headers=key)
+            assert answer.json()["prompt_text"] == text
+
+
 BAD: list[tuple[str, str, Any, int, str | None]] = [
     ("unknown model", f"{CHAT}/render", {**CHAT_BODY, "model": "nobody"}, 404, "model"),
     ("no messages", f"{CHAT}/render", {"model": "tiny"}, 400, "messages"),

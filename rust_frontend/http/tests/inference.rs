@@ -97,8 +97,8 @@ fn ids_go_in_and_come_out_streamed_and_not() {
 }
 
 #[test]
-fn a_stop_string_ends_the_ids_with_the_token_that_completes_it() {
-    // The case DT10 of the shared bank: the route applies `stop` as /v1/completions does.
+fn dt10_a_stop_string_ends_the_ids_with_the_token_that_completes_it() {
+    // Of the shared bank: the route applies `stop` as /v1/completions does.
     within(async {
         let server = Server::start().await;
         let mut client = server.connect().await;

@@ -46,17 +46,17 @@ enum Chosen<'a> {
 }
 
 impl Prompts {
-    /// Finds out how a folder's model is prompted: by its templates, or, where it has none, by the format that its
+    /// Finds out how a folder's model is prompted: by these templates, or, where it has none, by the format that its
     /// `model_type` or its tekken file names.
     ///
     /// # Errors
-    /// A template that cannot be read; a tekken file of a version whose prompts are not known.
+    /// A file that cannot be read; a tekken file of a version whose prompts are not known.
     pub(crate) fn load(
         dir: &Path,
         tokenizer: &Tokenizer,
+        templates: TemplateSet,
         clock: &Clock,
     ) -> Result<Self, LoadError> {
-        let templates = TemplateSet::load(dir, tokenizer.config(), clock)?;
         let special = special(tokenizer);
         let config = object(&dir.join("config.json"))?;
         let native = match templates.names().is_empty() {

@@ -6,7 +6,7 @@ use octavo_api::{
     ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
 };
 use octavo_grammar::{Detected, Registry};
-use octavo_template::{Clock, NativeFormat, Rendered};
+use octavo_template::{Clock, NativeFormat, Rendered, TemplateSet};
 use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
 use octavo_wire::frontend::{Logprobs, SamplingParams};
 
@@ -88,8 +88,33 @@ impl Renderer {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_at(dir: &Path, seed: Option<u64>, clock: &Clock) -> Result<Self, LoadError> {
+        Self::load_from(dir, seed, clock, None)
+    }
+
+    /// Loads with a chat template in place of those of the folder, which are not looked at.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_with_template(
+        dir: &Path,
+        seed: Option<u64>,
+        template: &str,
+    ) -> Result<Self, LoadError> {
+        Self::load_from(dir, seed, &Clock::System, Some(template))
+    }
+
+    fn load_from(
+        dir: &Path,
+        seed: Option<u64>,
+        clock: &Clock,
+        template: Option<&str>,
+    ) -> Result<Self, LoadError> {
         let tokenizer = Tokenizer::load(dir)?;
-        let prompts = Prompts::load(dir, &tokenizer, clock)?;
+        let templates = match template {
+            Some(source) => TemplateSet::of(source, clock)?,
+            None => TemplateSet::load(dir, tokenizer.config(), clock)?,
+        };
+        let prompts = Prompts::load(dir, &tokenizer, templates, clock)?;
         let defaults = Defaults::load(dir, &tokenizer)?;
         let mut warnings = defaults.warnings.clone();
         for (name, template) in prompts.templates().iter() {

@@ -1,6 +1,6 @@
 //! Reported faults of serving engines, by their ids in the shared bank: templates (CT) and text of tokens (DT).
 //!
-//! CT16 and DT10, DT12, DT13 are about routes, and are tested where those are.
+//! CT16 and DT10, DT12, DT13 are about routes, and are tested in `http`; DT04 is in `tokenizer`.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -9,11 +9,28 @@ use axum::{Json, Router};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
 use octavo_edge::{
-    BodyReader, Compute, Refusal, Settings, Shutdown, guarded, stopping, unix_seconds,
+    Access, AccessTable, BodyReader, Compute, Keys, Refusal, Role, Settings, Shutdown, authorized,
+    guarded, stopping, unix_seconds,
 };
 use octavo_render_http::{TextService, TextState, text_routes};
 use octavo_telemetry::Metrics;
 use serde_json::{Value, json};
+
+/// Who may use which route, where keys are asked for: as in octavo-frontend.
+const ACCESS: AccessTable = &[
+    ("/health", Access::Open),
+    ("/ready", Access::Open),
+    ("/version", Access::Needs(Role::Inference)),
+    ("/metrics", Access::Needs(Role::Metrics)),
+    ("/v1/models", Access::Needs(Role::Inference)),
+    ("/v1/models/{*name}", Access::Needs(Role::Inference)),
+    ("/v1/chat/completions/render", Access::Needs(Role::Render)),
+    ("/v1/completions/render", Access::Needs(Role::Render)),
+    ("/v1/chat/completions/derender", Access::Needs(Role::Render)),
+    ("/v1/completions/derender", Access::Needs(Role::Render)),
+    ("/tokenize", Access::Needs(Role::Render)),
+    ("/detokenize", Access::Needs(Role::Render)),
+];
 
 /// What the handlers stand on.
 struct AppState {
@@ -24,7 +41,12 @@ struct AppState {
 }
 
 /// Builds all routes.
-pub(crate) fn router(service: TextService, settings: &Settings, shutdown: &Shutdown) -> Router {
+pub(crate) fn router(
+    service: TextService,
+    settings: &Settings,
+    shutdown: &Shutdown,
+    keys: &Arc<Keys>,
+) -> Router {
     let name = service.model_names().first().cloned().unwrap_or_default();
     let metrics = Arc::new(Metrics::without_engine(&name));
     let text = Arc::new(TextState {
@@ -47,7 +69,7 @@ pub(crate) fn router(service: TextService, settings: &Settings, shutdown: &Shutd
         .route("/metrics", get(metrics_text))
         .with_state(state)
         .merge(text_routes(text));
-    guarded(router, metrics)
+    guarded(authorized(router, Arc::clone(keys), ACCESS), metrics)
 }
 
 async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList> {
@@ -91,4 +113,21 @@ async fn version() -> Json<Value> {
 async fn metrics_text(State(state): State<Arc<AppState>>) -> impl IntoResponse {
     let text = state.metrics.text();
     ([(CONTENT_TYPE, octavo_telemetry::CONTENT_TYPE)], text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use octavo_render_http::TextRoute;
+
+    #[test]
+    fn a_key_for_rendering_opens_the_routes_between_text_and_tokens() {
+        for route in TextRoute::ALL {
+            let access = ACCESS.iter().find(|(path, _)| *path == route.path());
+            assert_eq!(
+                access.map(|(_, access)| *access),
+                Some(Access::Needs(Role::Render))
+            );
+        }
+    }
 }

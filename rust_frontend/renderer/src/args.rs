@@ -33,6 +33,18 @@ pub(crate) struct Args {
     /// Threads that render and tokenize [default: the machine's cores, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// File with a chat template, or the template itself [default: the model's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) chat_template: Option<String>,
+    /// Render with the chat template that a request brings; templates are programs
+    #[arg(long)]
+    pub(crate) trust_request_chat_template: bool,
+    /// Keys that clients send as bearer tokens [default: OCTAVO_API_KEY; without any, all is open]
+    #[arg(long, num_args = 1.., value_name = "KEY")]
+    api_key: Vec<String>,
+    /// File of lines ROLE[,ROLE] KEY, read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
     /// Format of the model's tool calls, for derender; auto: found in the model's files
     #[arg(long, value_name = "NAME|auto")]
     tool_call_parser: Option<String>,
@@ -104,6 +116,16 @@ impl Args {
                 .min(8)
         };
         self.threads.map_or_else(cores, usize::from)
+    }
+
+    /// The keys of the command line, or else those of the environment, with commas between them.
+    pub(crate) fn api_keys(&self) -> Vec<String> {
+        if !self.api_key.is_empty() {
+            return self.api_key.clone();
+        }
+        let keys = std::env::var("OCTAVO_API_KEY").unwrap_or_default();
+        let keys = keys.split(',').filter(|key| !key.is_empty());
+        keys.map(str::to_owned).collect()
     }
 
     /// The parsers of outputs.

@@ -2,7 +2,6 @@
 
 mod app;
 mod args;
-mod failure;
 mod filter;
 mod line;
 mod serve;
@@ -11,11 +10,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser as _;
+use octavo_edge::Failure;
 use octavo_render::{Limits, Renderer};
 use octavo_render_http::TextService;
 
 use crate::args::Args;
-use crate::failure::Failure;
 
 /// The name of this process in its log.
 const PROCESS: &str = "renderer";
@@ -58,9 +57,15 @@ fn load(args: &Args) -> Result<TextService, Failure> {
             args.model.display()
         )));
     }
-    let renderer = Renderer::load(&args.model, None)
+    let given = args.chat_template.as_deref().map(template).transpose()?;
+    let loaded = match &given {
+        Some(source) => Renderer::load_with_template(&args.model, None, source),
+        None => Renderer::load(&args.model, None),
+    };
+    let renderer = loaded
         .and_then(|renderer| renderer.with_parsers(&args.parsers()))
-        .map_err(|error| Failure::config(error.to_string()))?;
+        .map_err(|error| Failure::config(error.to_string()))?
+        .trusting_templates(args.trust_request_chat_template);
     for note in renderer.notes() {
         tracing::info!("{note}");
     }
@@ -77,4 +82,16 @@ fn load(args: &Args) -> Result<TextService, Failure> {
         args.model_names(),
         move || limits,
     ))
+}
+
+/// The text of `--chat-template`: a file's, or the text itself where it has a brace in it.
+fn template(given: &str) -> Result<String, Failure> {
+    if given.contains('{') {
+        return Ok(given.to_owned());
+    }
+    std::fs::read_to_string(given).map_err(|error| {
+        let message =
+            format!("--chat-template {given}: {error}; give a file with a Jinja template");
+        Failure::config(message)
+    })
 }

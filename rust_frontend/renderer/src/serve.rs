@@ -2,14 +2,14 @@
 
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Listener, Settings, Shutdown, Signals, serve};
+use octavo_edge::{Failure, Keys, Listener, Settings, Shutdown, Signals, serve};
 use octavo_render_http::TextService;
 
 use crate::app;
 use crate::args::Args;
-use crate::failure::Failure;
 
 /// Requests that run at SIGTERM get so long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,14 +33,18 @@ pub(crate) fn run(args: &Args, service: TextService) -> Result<(), Failure> {
 async fn until_signal(args: &Args, service: TextService) -> Result<(), Failure> {
     let signals = Signals::new()
         .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
+    let keys =
+        Keys::new(&args.api_keys(), args.api_key_file.as_deref()).map_err(Failure::Config)?;
+    let keys = Arc::new(keys);
     let listener = listen(args)?;
     let shutdown = Shutdown::default();
     let settings = Settings {
         compute_threads: args.threads(),
         ..Settings::default()
     };
-    let router = app::router(service, &settings, &shutdown);
+    let router = app::router(service, &settings, &shutdown, &keys);
     tokio::spawn(signals.obey(shutdown.clone()));
+    tokio::spawn(keys.watch());
     announce(&listener);
     let served = serve(listener, router, &settings, &shutdown, PATIENCE).await;
     tracing::info!("stopped");

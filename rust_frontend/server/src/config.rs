@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use octavo_edge::Failure;
 use serde::Deserialize;
-
-use crate::failure::Failure;
 
 /// The file's fields. Unknown ones are refused: a setting that does nothing would be worse.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -3,17 +3,16 @@
 mod args;
 mod config;
 mod events;
-mod failure;
 mod process;
 mod run;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use octavo_edge::Failure;
 
 use crate::args::Args;
 use crate::config::Config;
-use crate::failure::Failure;
 
 /// The name of this process in the one log.
 const PROCESS: &str = "frontend";

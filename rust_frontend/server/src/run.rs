@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Keys, Listener, Settings, Shutdown, Signals, serve};
+use octavo_edge::{Failure, Keys, Listener, Settings, Shutdown, Signals, serve};
 use octavo_engine::{EngineClient, EngineConfig};
 use octavo_http::App;
 use octavo_render::{ParserSettings, Renderer};
@@ -12,7 +12,6 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::events::{beat, report, report_trials};
-use crate::failure::Failure;
 use crate::process;
 
 /// Serves until a signal comes.

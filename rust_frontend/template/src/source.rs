@@ -47,6 +47,17 @@ impl TemplateSet {
         })
     }
 
+    /// A set of one template, which is used for all conversations.
+    ///
+    /// # Errors
+    /// A template that does not compile.
+    pub fn of(source: &str, clock: &Clock) -> Result<Self, LoadError> {
+        let template = ChatTemplate::compile(DEFAULT, source, clock.clone())?;
+        Ok(Self {
+            templates: vec![(DEFAULT.to_owned(), template)],
+        })
+    }
+
     /// The template for a conversation: `tool_use` where there are tools and the model has one, else `default`.
     pub fn choose(&self, tools: bool) -> Option<&ChatTemplate> {
         let named = |wanted: &str| {

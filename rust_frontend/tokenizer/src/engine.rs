@@ -1,4 +1,4 @@
-//! What encodes texts: the `tokenizers` crate, or byte pairs by ranks.
+//! What encodes texts: byte-level pairs, the `tokenizers` crate for other kinds of tokenizer.json, or byte pairs by ranks.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use tokenizers::tokenizer::{Model, OffsetType, PreTokenizer};
 use tokenizers::{AddedVocabulary, PostProcessorWrapper};
 
+use crate::byte_level::{ByteLevel, Level};
 use crate::cache::EncodingCache;
 use crate::encoding::Encoding;
 use crate::error::TokenizerError;
@@ -20,19 +21,45 @@ pub(crate) enum Engine {
     Ranked(Box<RankedBpe>),
 }
 
-/// A tokenizer of the `tokenizers` crate.
+/// A tokenizer.json as the `tokenizers` crate reads it, and as octavo does where it is of the common kind.
 #[derive(Debug)]
 pub(crate) struct Fast {
     pub(crate) inner: tokenizers::Tokenizer,
+    /// Gives the ids that `inner` gives. `None` for kinds that octavo leaves to it.
+    direct: Option<ByteLevel>,
+    /// Ids that the model wants in front of a text and behind it; `None` where they depend on the text.
+    around: Option<(Vec<u32>, Vec<u32>)>,
     /// Its added tokens with the special ones left out; made when it is first needed.
     ordinary: OnceLock<AddedVocabulary>,
 }
 
 impl Fast {
-    pub(crate) fn new(inner: tokenizers::Tokenizer) -> Self {
+    pub(crate) fn new(inner: tokenizers::Tokenizer, level: Option<Level>) -> Self {
+        let direct = level.and_then(|level| {
+            let added = inner.get_added_tokens_decoder();
+            ByteLevel::new(level, added.iter().map(|(id, token)| (*id, token)))
+        });
         Self {
+            around: around(&inner),
             inner,
+            direct,
             ordinary: OnceLock::new(),
+        }
+    }
+
+    /// Encodes a text; special tokens that stand in it are recognised.
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match &self.direct {
+            Some(direct) => direct.encode(text, true).map_err(TokenizerError::Encode),
+            None => self.encode_around(text, false),
+        }
+    }
+
+    /// Encodes a text by the crate, with the tokens that the model adds where they are asked for.
+    fn encode_around(&self, text: &str, around: bool) -> Result<Vec<u32>, TokenizerError> {
+        match self.inner.encode_fast(text, around) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(error) => Err(TokenizerError::Encode(error.to_string())),
         }
     }
 
@@ -95,14 +122,17 @@ impl Engine {
     ) -> Result<Vec<u32>, TokenizerError> {
         match self {
             Self::Fast(fast) => {
-                let around = around && fast.adds_tokens();
-                let encode = |text: &str| match fast.inner.encode_fast(text, around) {
-                    Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-                    Err(error) => Err(TokenizerError::Encode(error.to_string())),
-                };
-                match cache.filter(|_| !around) {
+                let encode = |text: &str| fast.encode(text);
+                let inside = || match cache {
                     Some(cache) => cache.encode(text, encode),
                     None => encode(text),
+                };
+                match (around && fast.adds_tokens(), &fast.around) {
+                    (false, _) => inside(),
+                    (true, Some((before, behind))) => {
+                        Ok([before.as_slice(), &inside()?, behind].concat())
+                    }
+                    (true, None) => fast.encode_around(text, true),
                 }
             }
             Self::Ranked(bpe) => {
@@ -118,10 +148,13 @@ impl Engine {
     /// Encodes a text in which special tokens are text like any other.
     pub(crate) fn encode_ordinary(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self {
-            Self::Fast(fast) => fast
-                .encode_ordinary(text, OffsetType::None)
-                .map(|encoding| encoding.get_ids().to_vec())
-                .map_err(|error| TokenizerError::Encode(error.to_string())),
+            Self::Fast(fast) => match &fast.direct {
+                Some(direct) => direct.encode(text, false).map_err(TokenizerError::Encode),
+                None => fast
+                    .encode_ordinary(text, OffsetType::None)
+                    .map(|encoding| encoding.get_ids().to_vec())
+                    .map_err(|error| TokenizerError::Encode(error.to_string())),
+            },
             Self::Ranked(bpe) => bpe.encode(text, false).map_err(TokenizerError::Encode),
         }
     }
@@ -215,6 +248,17 @@ impl Engine {
     }
 }
 
+/// The ids that a post-processor puts in front of a text and behind it.
+fn around(inner: &tokenizers::Tokenizer) -> Option<(Vec<u32>, Vec<u32>)> {
+    const PROBE: &str = "a b";
+    let ids = |around| Some(inner.encode_fast(PROBE, around).ok()?.get_ids().to_vec());
+    let (plain, whole): (Vec<u32>, Vec<u32>) = (ids(false)?, ids(true)?);
+    let mut places = whole.windows(plain.len().max(1)).enumerate();
+    let (start, _) = places.find(|(_, part)| *part == plain)?;
+    let behind = whole[start + plain.len()..].to_vec();
+    Some((whole[..start].to_vec(), behind))
+}
+
 /// Encodes a text by ranks, with the places of its tokens in characters.
 fn placed(bpe: &RankedBpe, text: &str, specials: bool) -> Result<Encoding, TokenizerError> {
     let mut encoding = Encoding::default();
@@ -238,4 +282,35 @@ fn begins(bytes: &[u8]) -> usize {
         .iter()
         .filter(|byte| !matches!(byte, 0x80..=0xBF))
         .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_model_adds_is_found_out() {
+        let added = json!({"id": 2, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                           "normalized": false, "special": true});
+        let special = json!({"<s>": {"id": "<s>", "ids": [2], "tokens": ["<s>"]}});
+        let begin = json!({"SpecialToken": {"id": "<s>", "type_id": 0}});
+        let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+        for (single, wanted) in [
+            (vec![&begin, &text], (vec![2], vec![])),
+            (vec![&begin, &text, &begin, &begin], (vec![2], vec![2, 2])),
+        ] {
+            let processor = json!({"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": special});
+            let file = json!({
+                "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "decoder": null,
+                "added_tokens": [added], "pre_tokenizer": {"type": "Whitespace"}, "post_processor": processor,
+                "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "<s>": 2}, "unk_token": "<s>"},
+            });
+            let inner = tokenizers::Tokenizer::from_bytes(file.to_string()).unwrap();
+            assert_eq!(around(&inner), Some(wanted.clone()));
+            let engine = Engine::Fast(Box::new(Fast::new(inner, None)));
+            let ids = [wanted.0, vec![1, 0], wanted.1].concat();
+            assert_eq!(engine.encode("b a", true, None).unwrap(), ids);
+        }
+    }
 }

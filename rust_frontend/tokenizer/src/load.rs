@@ -1,11 +1,14 @@
 //! A tokenizer from the files of a model's folder.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use serde_json::{Map, Value, json};
 
 use crate::bound::longest_token;
+use crate::byte_level::Level;
 use crate::cache::EncodingCache;
 use crate::config::SpecialTokens;
 use crate::engine::{Engine, Fast};
@@ -123,8 +126,14 @@ fn parts(dir: &Path, config: &Map<String, Value>) -> Result<Parts, TokenizerErro
 /// Reads a tokenizer.json.
 fn fast(path: &Path, bytes: &[u8]) -> Result<Parts, TokenizerError> {
     let damaged = |reason: String| TokenizerError::Damaged(path.to_owned(), reason);
-    let mut inner =
-        tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| damaged(error.to_string()))?;
+    // Both read the file at the same time: a start waits for this.
+    let (inner, level) = thread::scope(|scope| {
+        let level = scope.spawn(|| Level::read(bytes));
+        let inner = tokenizers::Tokenizer::from_bytes(bytes);
+        let level = level.join().unwrap_or_else(|panic| resume_unwind(panic));
+        (inner, level)
+    });
+    let mut inner = inner.map_err(|error| damaged(error.to_string()))?;
     // What to cut is the server's business, and padding would add tokens to prompts.
     inner
         .with_truncation(None)
@@ -137,7 +146,7 @@ fn fast(path: &Path, bytes: &[u8]) -> Result<Parts, TokenizerError> {
     Ok(Parts {
         pieces: Pieces::build(plan, &tokens),
         longest: longest_token(&inner),
-        engine: Engine::Fast(Box::new(Fast::new(inner))),
+        engine: Engine::Fast(Box::new(Fast::new(inner, level))),
         tekken: None,
     })
 }

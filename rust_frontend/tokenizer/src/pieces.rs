@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::alphabet;
 use crate::plan::{Chain, Plan};
 
 /// A token that clients do not see.
@@ -71,7 +72,6 @@ pub(crate) struct Piece<'a> {
 impl Pieces {
     /// Builds the table from all tokens by id.
     pub(crate) fn build(plan: Plan, tokens: &[Option<Token>]) -> Self {
-        let table = byte_alphabet();
         let mut pieces = Self {
             plan,
             ends: Vec::with_capacity(tokens.len()),
@@ -86,7 +86,7 @@ impl Pieces {
                 match &token.content {
                     Content::Bytes(bytes) => pieces.bytes.extend_from_slice(bytes),
                     Content::Text(text) => {
-                        flags |= pieces.append(u32::try_from(id).unwrap_or(u32::MAX), text, &table);
+                        flags |= pieces.append(u32::try_from(id).unwrap_or(u32::MAX), text);
                     }
                 }
             }
@@ -137,9 +137,14 @@ impl Pieces {
         Some(&self.bytes[start..end])
     }
 
-    fn append(&mut self, id: u32, token: &str, table: &HashMap<char, u8>) -> u8 {
+    fn append(&mut self, id: u32, token: &str) -> u8 {
         match self.plan.clone() {
-            Plan::ByteLevel => self.bytes.extend(byte_level(token, table)),
+            Plan::ByteLevel => {
+                // A token with a character outside the alphabet (an added one) is its own text.
+                if !alphabet::append(token, &mut self.bytes) {
+                    self.bytes.extend_from_slice(token.as_bytes());
+                }
+            }
             Plan::Words => self.bytes.extend_from_slice(token.as_bytes()),
             Plan::Chain(chain) => return self.append_chain(&chain, token),
             Plan::Metaspace { space, drop_first } => {
@@ -209,58 +214,17 @@ fn byte_token(token: &str) -> Option<u8> {
     }
 }
 
-/// The bytes of a byte-level token. A token with a character outside the alphabet (an added one) is its own text.
-fn byte_level(token: &str, table: &HashMap<char, u8>) -> Vec<u8> {
-    let bytes: Option<Vec<u8>> = token
-        .chars()
-        .map(|letter| table.get(&letter).copied())
-        .collect();
-    bytes.unwrap_or_else(|| token.as_bytes().to_vec())
-}
-
-/// The alphabet of byte-level tokenizers, which GPT-2 began: printable Latin-1 stands for itself, the other 68 bytes
-/// for the characters from U+0100 on, in order.
-fn byte_alphabet() -> HashMap<char, u8> {
-    let mut table = HashMap::with_capacity(256);
-    let mut next = 0x100;
-    for byte in 0..=u8::MAX {
-        let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
-        let letter = if printable {
-            char::from(byte)
-        } else {
-            next += 1;
-            char::from_u32(next - 1).unwrap_or(char::REPLACEMENT_CHARACTER)
-        };
-        table.insert(letter, byte);
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn alphabet_is_that_of_byte_level_tokenizers() {
-        let table = byte_alphabet();
-        assert_eq!(table.len(), 256);
-        for (letter, byte) in [
-            ('Ġ', b' '),
-            ('Ċ', b'\n'),
-            ('a', b'a'),
-            ('Â', 0xC2),
-            ('ł', 0xA0),
-            ('Ń', 0xAD),
-        ] {
-            assert_eq!(table[&letter], byte, "{letter}");
-        }
-    }
-
-    #[test]
     fn added_tokens_keep_their_text() {
-        let table = byte_alphabet();
-        assert_eq!(byte_level("<|im end|>", &table), b"<|im end|>");
-        assert_eq!(byte_level("Ġcaf\u{c3}\u{a9}", &table), " café".as_bytes());
+        let tokens = ["<|im end|>", "Ġcaf\u{c3}\u{a9}"]
+            .map(|text| Some(Token::text(text.to_owned(), false)));
+        let pieces = Pieces::build(Plan::ByteLevel, &tokens);
+        assert_eq!(pieces.whole(0), Some(b"<|im end|>".as_slice()));
+        assert_eq!(pieces.whole(1), Some(" café".as_bytes()));
     }
 
     #[test]

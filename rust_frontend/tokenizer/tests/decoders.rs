@@ -39,8 +39,9 @@ fn byte(byte: u8) -> u32 {
     5 + u32::from(byte)
 }
 
+/// Of the shared bank of faults.
 #[test]
-fn leading_space_is_dropped_only_where_the_text_begins() {
+fn dt04_a_leading_space_is_dropped_only_where_the_text_begins() {
     let pair = metaspace("always");
     let output = [1, 2, 3, 4, 5, 5, 6];
     assert_eq!(

@@ -44,6 +44,15 @@ impl Answer {
         details.unwrap().reasoning_tokens
     }
 
+    /// What a reply says.
+    pub fn of(reply: &Reply, streamed: bool) -> Self {
+        if streamed {
+            Self::streamed(reply)
+        } else {
+            Self::whole(reply)
+        }
+    }
+
     fn whole(reply: &Reply) -> Self {
         assert_eq!(reply.head.status, 200, "{}", reply.text());
         let answer: ChatCompletion = serde_json::from_slice(&reply.body).unwrap();
@@ -148,12 +157,8 @@ pub async fn ask(
         call
     };
     let (reply, call) = tokio::join!(client.reply(), play);
-    let answer = if fields.get("stream") == Some(&json!(true)) {
-        Answer::streamed(&reply)
-    } else {
-        Answer::whole(&reply)
-    };
-    (answer, call)
+    let streamed = fields.get("stream") == Some(&json!(true));
+    (Answer::of(&reply, streamed), call)
 }
 
 /// Answers a request streamed and not, in steps of one token, several and all, and returns what all of them gather.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// What the program was given cannot work; it would fail again.
     #[error("{0}")]
     Config(String),
@@ -14,15 +14,19 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn config(message: impl Into<String>) -> Self {
+    /// What the program was given cannot work.
+    pub fn config(message: impl Into<String>) -> Self {
         Self::Config(message.into())
     }
 
-    pub(crate) fn other(message: impl Into<String>) -> Self {
+    /// Anything else.
+    pub fn other(message: impl Into<String>) -> Self {
         Self::Other(message.into())
     }
 
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    /// 2 where starting again does not help, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_) => ExitCode::from(2),
             Self::Other(_) => ExitCode::FAILURE,
