@@ -24,6 +24,7 @@ mod model_file;
 mod pieces;
 mod plan;
 mod ranked;
+mod recent;
 mod splitter;
 mod steps;
 mod tekken;
