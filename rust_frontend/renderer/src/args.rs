@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Render with the chat template that a request brings; templates are programs
     #[arg(long)]
     pub(crate) trust_request_chat_template: bool,
-    /// Keys that clients send as bearer tokens [default: OCTAVO_API_KEY; without any, all is open]
+    /// Keys that clients must send, else all is open [default: OCTAVO_API_KEY]
     #[arg(long, num_args = 1.., value_name = "KEY")]
     api_key: Vec<String>,
     /// File of lines ROLE[,ROLE] KEY, read again when it changes
