@@ -52,13 +52,12 @@ def test_streams_survive_a_step_without_memory(wide: Path) -> None:
     """Another program takes the memory that a step would need: the worker dies and comes back, nothing is lost."""
     torch.empty(1, device="cuda")  # a context takes a while
     with running(wide, *FLAGS, *FEW_GRAPHS, "--max-num-batched-tokens", "8192") as server:
-        progress = threading.Semaphore(0)
+        progress, first = threading.Semaphore(0), server.pid("worker-0")
         with ThreadPoolExecutor(STREAMS + 1) as pool:
             futures = [pool.submit(ask, server, index, progress, TOKENS_WIDE) for index in range(STREAMS)]
             for _ in range(STREAMS):
                 assert progress.acquire(timeout=60)
             assert not any(future.done() for future in futures)
-            first = server.pid("worker-0")
             taken = _take_memory()
             long = pool.submit(_ask_long, server)
             wait_for(lambda: first not in server.pids("worker-0"), 60, "the end of the worker")
