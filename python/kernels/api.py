@@ -165,7 +165,8 @@ class PreparedAttention(Protocol):
     ) -> Tensor:  # [T, N, D], [T, K, D], [T, K, D], [T, D], [T, D] dtype -> [T, N, D] dtype
         """Return q, normed if so asked and rotated; put k, likewise, and v into the cache at the tokens' places.
 
-        x rotated is x * cos + rotate_half(x) * sin, each product and the sum in x's dtype. May overwrite `k`.
+        x rotated is x * cos + rotate_half(x) * sin, each product and the sum in the dtype of cos and sin, which is x's
+        or float32. May overwrite `k`.
         """
         ...
 

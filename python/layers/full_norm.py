@@ -28,6 +28,7 @@ class FullNorms(Layer):
         heads = query_heads_of(sizes.heads, sizes.kv_heads, group.rank, group.size)
         kv_heads = kv_heads_of(sizes.kv_heads, group.rank, group.size)
         self._group = group
+        self._dtype = build.dtype
         self._eps = eps
         self._totals = (sizes.heads * dim, sizes.kv_heads * dim)
         self._mine = tuple(range(part.start * dim, part.stop * dim) for part in (heads, kv_heads))
@@ -59,6 +60,6 @@ class FullNorms(Layer):
     def _loader(self, at: int) -> Callable[[TensorSource], None]:
         def load(source: TensorSource) -> None:
             mine = self._mine[at]
-            self._weights[at].copy_(source.read(slice(mine.start, mine.stop)))
+            self._weights[at].copy_(source.read(slice(mine.start, mine.stop)).to(self._dtype))  # as every weight
 
         return load

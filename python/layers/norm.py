@@ -30,13 +30,13 @@ class NormKind:
         """Return a weight that scales nothing."""
         return torch.ones(size, dtype=torch.float32 if self.wide else build.dtype, device=build.device)
 
-    def part(self, weight: Tensor) -> WeightPart:  # [size]
-        """Return what fills `weight` from a checkpoint."""
-        return WeightPart((weight.shape[0],), self._loader(weight), "zeros" if self.offset else "ones")
+    def part(self, weight: Tensor, dtype: torch.dtype) -> WeightPart:  # [size]
+        """Return what fills `weight` from a checkpoint. It is rounded to the model's `dtype` first, as every weight."""
+        return WeightPart((weight.shape[0],), self._loader(weight, dtype), "zeros" if self.offset else "ones")
 
-    def _loader(self, weight: Tensor) -> Callable[[TensorSource], None]:
+    def _loader(self, weight: Tensor, dtype: torch.dtype) -> Callable[[TensorSource], None]:
         def load(source: TensorSource) -> None:
-            weight.copy_(source.read(slice(None)).to(weight.dtype) + self.offset)
+            weight.copy_(source.read(slice(None)).to(dtype).to(weight.dtype) + self.offset)
 
         return load
 
@@ -52,10 +52,11 @@ class RmsNorm(Layer):
         self._ops = build.kernels.norm
         self._eps = eps
         self._kind = kind
+        self._dtype = build.dtype
         self._weight = kind.ones(size, build)
 
     def parts(self) -> dict[str, WeightPart]:
-        return {"weight": self._kind.part(self._weight)}
+        return {"weight": self._kind.part(self._weight, self._dtype)}
 
     def own_bytes(self) -> int:
         return self._weight.nbytes
@@ -78,7 +79,10 @@ class LayerNorm(Layer):
         self._bias = torch.zeros(size, dtype=build.dtype, device=build.device)  # [size]
 
     def parts(self) -> dict[str, WeightPart]:
-        return {"weight": NARROW.part(self._weight), "bias": WeightPart(tuple(self._bias.shape), self._load, "zeros")}
+        return {
+            "weight": NARROW.part(self._weight, self._weight.dtype),
+            "bias": WeightPart(tuple(self._bias.shape), self._load, "zeros"),
+        }
 
     def own_bytes(self) -> int:
         return self._weight.nbytes + self._bias.nbytes
@@ -100,10 +104,12 @@ class HeadNorms(Layer):
 
     def __init__(self, head_dim: int, eps: float, build: Build, kind: NormKind = NARROW) -> None:
         self._kind = kind
+        self._dtype = build.dtype
         self.norm = QkNorm(kind.ones(head_dim, build), kind.ones(head_dim, build), eps)
 
     def parts(self) -> dict[str, WeightPart]:
-        return {"q.weight": self._kind.part(self.norm.q), "k.weight": self._kind.part(self.norm.k)}
+        q, k = (self._kind.part(weight, self._dtype) for weight in (self.norm.q, self.norm.k))
+        return {"q.weight": q, "k.weight": k}
 
     def own_bytes(self) -> int:
         return self.norm.q.nbytes + self.norm.k.nbytes

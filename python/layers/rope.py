@@ -17,12 +17,12 @@ __all__ = ["RopeTable", "frequencies", "head_order"]
 
 
 class RopeTable:
-    """Cosines and sines of every position, in the model's dtype.
+    """Cosines and sines of every position, in the model's dtype, or with `wide` in float32, as is the rotation then.
 
     Dimensions that are not rotated have cosine 1 and sine 0: see `head_order`.
     """
 
-    def __init__(self, config: RopeConfig, build: Build) -> None:
+    def __init__(self, config: RopeConfig, build: Build, wide: bool = False) -> None:
         turning, scale = frequencies(config, build.max_positions)
         still = config.head_dim // 2 - len(turning)
         angles = torch.arange(build.max_positions, dtype=torch.float32).unsqueeze(1) * turning  # [positions, R / 2]
@@ -31,11 +31,11 @@ class RopeTable:
         if not len(turning):  # every position is alike
             cos, sin = cos[:1], sin[:1]
         shape = (build.max_positions, config.head_dim)
-        # [positions, D] dtype each
-        self._cos = torch.cat((cos, cos), dim=-1).to(device=build.device, dtype=build.dtype).expand(shape)
-        self._sin = torch.cat((sin, sin), dim=-1).to(device=build.device, dtype=build.dtype).expand(shape)
+        dtype = torch.float32 if wide else build.dtype
+        self._cos = torch.cat((cos, cos), dim=-1).to(device=build.device, dtype=dtype).expand(shape)  # [positions, D]
+        self._sin = torch.cat((sin, sin), dim=-1).to(device=build.device, dtype=dtype).expand(shape)  # likewise
 
-    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # [T] int64, not negative -> [T, D] dtype, twice
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:  # [T] int64, not negative -> [T, D], twice
         return self._cos.index_select(0, positions), self._sin.index_select(0, positions)
 
 

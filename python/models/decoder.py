@@ -49,6 +49,8 @@ class Decoder(Model):
     ignored: ClassVar[tuple[str, ...]] = (r"model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
     #: How the family's RMS norms scale.
     norm_kind: ClassVar[NormKind] = NARROW
+    #: Whether queries and keys are rotated in float32 whatever the dtype is.
+    wide_rotation: ClassVar[bool] = False
 
     def __init__(self, config: DecoderConfig, build: Build) -> None:
         self.vocab_size = config.vocab_size
@@ -61,7 +63,7 @@ class Decoder(Model):
         tied = self.embedding if config.tie_word_embeddings else None
         self.head = OutputHead(config.vocab_size, config.hidden_size, build, tied)
         kinds = list(dict.fromkeys(config.ropes))
-        self._ropes = [RopeTable(rope, build) for rope in kinds]
+        self._ropes = [RopeTable(rope, build, self.wide_rotation) for rope in kinds]
         self._rope_of = [kinds.index(rope) for rope in config.ropes]  # by layer
 
     @abstractmethod

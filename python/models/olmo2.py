@@ -29,6 +29,7 @@ class Olmo2(Decoder):
         "model.layers.*.post_feedforward_layernorm.weight": "blocks.*.mlp_out_norm.weight",
     }
     norm_kind = NormKind(wide=True)
+    wide_rotation = True
 
     def block(self, layer: int) -> PostNormBlock:
         norms = FullNorms(self.attention_sizes(), self._config.norm_eps, self._build)

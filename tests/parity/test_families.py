@@ -28,6 +28,14 @@ def test_a_family_with_prefix_hits_and_chunks(tmp_path: Path, family: str) -> No
     check_requests(model, [seen.check() for seen in served])
 
 
+@pytest.mark.parametrize("family", ["qwen3", "gemma3", "olmo2", "granite"])
+def test_a_family_in_bf16(tmp_path: Path, family: str) -> None:
+    """Smaller weights, so that the tolerance means something: see test_gpu.py, which has every family."""
+    model = make_model(tmp_path, FAMILIES[family], initializer_range=0.1)
+    _, served = serve(model, EngineSetup(num_blocks=200, budget=40, dtype="bfloat16"), mixed(288, 9, 12, 80))
+    check_requests(model, [seen.check() for seen in served], "bfloat16")
+
+
 #: Models with nothing but windows: a request there grows only while it is shorter than the window.
 _WINDOWS_ONLY = ("mistral", "phi3", "starcoder2")
 

@@ -36,8 +36,6 @@ pytestmark = [
 
 #: What models of each dtype have besides their sizes, and where Transformers runs.
 STEADY: dict[str, dict[str, Any]] = {"float32": {}, "bfloat16": {"initializer_range": 0.1}}
-#: OLMo 2 norms what a layer adds, so that smaller weights do not make it smaller: fewer layers do.
-FEWER = {"olmo2": {"num_hidden_layers": 2}}
 REFERENCE = {"float32": "cpu", "bfloat16": "cuda:0"}
 GPU = EngineSetup(600, device="cuda:0", graph_sizes=(1, 2, 4, 16))
 VARIANTS = {
@@ -95,8 +93,7 @@ CASES = [(name, "float32") for name in FAMILIES] + [(name, "bfloat16") for name 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_a_family(tmp_path: Path, name: str, dtype: str) -> None:
     """Recorded steps, chunks and prefix hits, two plans in flight."""
-    fewer = FEWER.get(name, {}) if dtype == "bfloat16" else {}
-    model = make_model(tmp_path, FAMILIES[name], **STEADY[dtype], **fewer)
+    model = make_model(tmp_path, FAMILIES[name], **STEADY[dtype])
     setup = dataclasses.replace(GPU, dtype=dtype, budget=40, window=2)
     engine, served = serve(model, setup, mixed(288, 24, 32, 80))
     assert engine.chunked > 5

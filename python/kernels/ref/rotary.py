@@ -19,9 +19,10 @@ _NORM = RefNorm()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:  # [T, heads, D], [T, D], [T, D] dtype -> [T, heads, D]
-    """Return x * cos + rotate_half(x) * sin."""
+    """Return x * cos + rotate_half(x) * sin, computed in the type of cos and sin."""
     first, second = x.chunk(2, dim=-1)
-    return x * cos.unsqueeze(1) + torch.cat((-second, first), dim=-1) * sin.unsqueeze(1)
+    turned = x * cos.unsqueeze(1) + torch.cat((-second, first), dim=-1) * sin.unsqueeze(1)
+    return turned.to(x.dtype)
 
 
 def normed(

@@ -34,13 +34,17 @@ def _turn(
     HALF: tl.constexpr,
     dtype: tl.constexpr,
 ) -> tl.tensor:  # [HEADS, HALF] twice -> the same, rotated
-    """Return x * cos + rotate_half(x) * sin of the two halves, rounded where Transformers rounds."""
+    """Return x * cos + rotate_half(x) * sin of the two halves, rounded where Transformers rounds.
+
+    Products are rounded to the type of cos and sin, which is x's or float32.
+    """
+    inner: tl.constexpr = cos.dtype.element_ty
     cos1 = tl.load(cos + at, mask=inside, other=0.0).to(tl.float32)[None, :]
     cos2 = tl.load(cos + HALF + at, mask=inside, other=0.0).to(tl.float32)[None, :]
     sin1 = tl.load(sin + at, mask=inside, other=0.0).to(tl.float32)[None, :]
     sin2 = tl.load(sin + HALF + at, mask=inside, other=0.0).to(tl.float32)[None, :]
-    left = rounded(first * cos1, dtype).to(tl.float32) + rounded(-second * sin1, dtype).to(tl.float32)
-    right = rounded(second * cos2, dtype).to(tl.float32) + rounded(first * sin2, dtype).to(tl.float32)
+    left = rounded(first * cos1, inner).to(tl.float32) + rounded(-second * sin1, inner).to(tl.float32)
+    right = rounded(second * cos2, inner).to(tl.float32) + rounded(first * sin2, inner).to(tl.float32)
     return rounded(left, dtype), rounded(right, dtype)
 
 
@@ -71,8 +75,8 @@ def _rotate_and_write_kernel(
     q: tl.tensor,  # [T, N, D]
     k: tl.tensor,  # [T, K, D]: overwritten with the rotated keys, where KEEP_K
     v: tl.tensor,  # [T, K, D]
-    cos: tl.tensor,  # [T, D]
-    sin: tl.tensor,  # [T, D]
+    cos: tl.tensor,  # [T, D]: q's dtype or float32
+    sin: tl.tensor,  # [T, D] likewise
     q_weight: tl.tensor,  # [D]
     k_weight: tl.tensor,  # [D]
     eps: tl.tensor,
@@ -151,8 +155,8 @@ def rotate_and_write(
     q: Tensor,  # [T, N, D] dtype; the last two dimensions contiguous
     k: Tensor,  # [T, K, D] likewise
     v: Tensor,  # [T, K, D] likewise
-    cos: Tensor,  # [T, D]
-    sin: Tensor,  # [T, D]
+    cos: Tensor,  # [T, D] dtype or float32
+    sin: Tensor,  # [T, D] likewise
     cache: KvCache,  # [blocks, K, block_tokens, D]
     step: DeviceStep,
     norm: QkNorm | None,
