@@ -74,8 +74,8 @@ class SelfAttention(Layer):
 
     def __call__(
         self, x: Tensor, cos: Tensor, sin: Tensor, batch: ForwardBatch, onto: Tensor | None = None
-    ) -> Tensor:  # [T, hidden], [T, D], [T, D], [T, hidden] dtype -> [T, hidden] dtype
-        """Return the attention, or its sum with `onto`: see RowLinear."""
+    ) -> Tensor:  # [T, hidden], [T, D], [T, D], [W, hidden] dtype -> [W, hidden] dtype
+        """Return the attention of the tokens that go on, or its sum with `onto`: see RowLinear."""
         q, k, v = torch.split(self.qkv(x), self._widths, dim=-1)
         if isinstance(self.norms, FullNorms):
             q, k = self.norms(q, k)
@@ -84,6 +84,8 @@ class SelfAttention(Layer):
         norm = self.norms.norm if isinstance(self.norms, HeadNorms) else None
         q = attention.rotate_and_write(q, k, v, cos, sin, cache, norm)
         scoring = self._scoring
+        if batch.ending is not None:
+            q, attention = batch.going_on(q), batch.ending.attention
         return self.out(attention.attend(q, cache, scoring.scale, scoring.window, scoring.softcap).flatten(1), onto)
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from octavo.kernels.api import KvCache, PreparedAttention
 
-__all__ = ["ForwardBatch", "Progress"]
+__all__ = ["Ending", "ForwardBatch", "Progress"]
 
 
 class Progress:
@@ -23,6 +23,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """The tokens whose hidden states are asked for, one of a row; of others the last layer keeps keys and values."""
+
+    tokens: Tensor  # [W] int64, device: which of the step's
+    attention: PreparedAttention  # of these tokens alone; for layers of the last one's KV group
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardBatch:
     """One step, as a model sees it."""
 
@@ -30,3 +38,8 @@ class ForwardBatch:
     attention: tuple[PreparedAttention, ...]  # by layer; layers of one KV group share an object
     caches: tuple[KvCache, ...]  # by layer
     progress: Progress
+    ending: Ending | None = None  # None: all tokens go through the whole layer; so it is in all layers but the last
+
+    def going_on(self, x: Tensor) -> Tensor:  # [T, ...] -> [W, ...]
+        """Return the rows of the tokens that go on from this layer's queries."""
+        return x if self.ending is None else x.index_select(0, self.ending.tokens)

@@ -44,8 +44,8 @@ class Model(Layer, ABC):
     vocab_size: int  # width of the logits
 
     @abstractmethod
-    def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [T, hidden] dtype
-        """Return the last hidden states; write the tokens' keys and values into the cache."""
+    def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [W, hidden] dtype
+        """Return the last hidden states of the tokens that are wanted; write keys and values of all to the cache."""
 
     @abstractmethod
     def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab_size] dtype

@@ -32,7 +32,10 @@ class Block(Protocol):
     def __call__(
         self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
     ) -> tuple[Tensor, Tensor | None]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
-        """Return the layer's output as two tensors to be added, or as one. The input is x + residual, or x alone."""
+        """Return the layer's output as two tensors to be added, or as one. The input is x + residual, or x alone.
+
+        The output has the tokens that go on: see ForwardBatch.
+        """
         ...
 
 
@@ -58,9 +61,9 @@ class PreNormBlock(Layer):
     ) -> tuple[Tensor, Tensor | None]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
         x, residual = _enter(self.attention_norm, x, residual)
         if isinstance(self.mlp, GatedMlp) and self._scale == 1.0 and x.shape[0] >= self._sum_rows(self.mlp):
-            total = self.attention(x, cos, sin, batch, residual)
+            total = self.attention(x, cos, sin, batch, batch.going_on(residual))
             return self.mlp(self.mlp_norm(total), total), None
-        x, residual = self.mlp_norm.add(self._scaled(self.attention(x, cos, sin, batch)), residual)
+        x, residual = self.mlp_norm.add(self._scaled(self.attention(x, cos, sin, batch)), batch.going_on(residual))
         return self._scaled(self.mlp(x)), residual
 
     def _sum_rows(self, mlp: GatedMlp) -> int:
@@ -94,7 +97,8 @@ class SandwichBlock(Layer):
         self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
     ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
         x, residual = _enter(self.attention_norm, x, residual)
-        x, residual = self.mlp_norm.add(self.attention_out_norm(self.attention(x, cos, sin, batch)), residual)
+        x = self.attention_out_norm(self.attention(x, cos, sin, batch))
+        x, residual = self.mlp_norm.add(x, batch.going_on(residual))
         return self.mlp_out_norm(self.mlp(x)), residual
 
 
@@ -113,7 +117,8 @@ class PostNormBlock(Layer):
         self, x: Tensor, residual: Tensor | None, cos: Tensor, sin: Tensor, batch: ForwardBatch
     ) -> tuple[Tensor, Tensor]:  # [T, hidden], [T, hidden], [T, D], [T, D] dtype -> [T, hidden] dtype, twice
         residual = x if residual is None else x + residual
-        residual = residual + self.attention_out_norm(self.attention(residual, cos, sin, batch))
+        attended = self.attention_out_norm(self.attention(residual, cos, sin, batch))
+        residual = batch.going_on(residual) + attended
         return self.mlp_out_norm(self.mlp(residual)), residual
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -74,14 +75,15 @@ class Decoder(Model):
         """Return the norm behind the blocks."""
         return self.rms_norm()
 
-    def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [T, hidden] dtype
+    def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [W, hidden] dtype
         x: Tensor = self.embedding(ids)  # [T, hidden] dtype; with the residual, the hidden states
         residual: Tensor | None = None  # [T, hidden] dtype
         turns = [table(batch.positions) for table in self._ropes]
+        whole, last = dataclasses.replace(batch, ending=None), len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
             batch.progress.layer = layer
             cos, sin = turns[self._rope_of[layer]]
-            x, residual = block(x, residual, cos, sin, batch)
+            x, residual = block(x, residual, cos, sin, batch if layer == last else whole)
         return self.norm(x) if residual is None else self.norm.add(x, residual)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] dtype

@@ -24,7 +24,7 @@ import torch
 
 from octavo.errors import ProtocolError
 from octavo.kernels.api import PagedStep
-from octavo.layers.batch import ForwardBatch, Progress
+from octavo.layers.batch import Ending, ForwardBatch, Progress
 from octavo.workers.forward_graphs import ForwardGraphs, forward_sizes
 from octavo.workers.graphs import DecodeGraphs, StepParts, decode_sizes
 from octavo.workers.memory import allocate_caches, cache_bytes
@@ -90,7 +90,7 @@ class _Held:
     """A deferred step that has not drawn yet."""
 
     step: int
-    hidden: Tensor  # [T, hidden] dtype, device
+    hidden: Tensor  # [R that draw, hidden] dtype, device
     rows: _Rows
     prompt_logprobs: list[Packed]
 
@@ -165,14 +165,7 @@ class Runner:
         drawn = None if plan.deferred else self._replay(rows)
         if drawn is not None:
             return drawn
-        hidden = None
-        if self._forwards is not None:
-            hidden = self._forwards.replay(rows.slots, rows.starts, rows.counts, rows.decodes)
-        if hidden is None:
-            ids, batch = self._prepare(rows)
-            hidden = self._model.forward(ids, batch)
-        self._slots.advance(rows.slots, rows.counts)
-        prompt_logprobs = self._prompt_logprobs(hidden, rows)
+        hidden, prompt_logprobs = self._forward(rows)  # hidden: [R that draw, hidden] dtype
         if plan.deferred:
             self._held = _Held(plan.step, hidden, rows, prompt_logprobs)
             return None
@@ -186,6 +179,30 @@ class Runner:
         if held is None or held.step != plan.step:
             raise ProtocolError(f"masks of step {plan.step} came, deferred is step {held.step if held else None}")
         return replace(self._sample(held.hidden, held.rows, plan), prompt_logprobs=held.prompt_logprobs)
+
+    def _forward(self, rows: _Rows) -> tuple[Tensor, list[Packed]]:
+        """Compute the step's tokens; return the hidden states of the rows that draw, and what prompts want to know.
+
+        Where none does, and none wants to know, the hidden state is that of any token.
+        """
+        which = np.flatnonzero(rows.samples)
+        reads = any(self._sampler.prompt_logprobs(slot) is not None for slot in rows.slots.tolist())
+        hidden = None
+        if self._forwards is not None:
+            hidden = self._forwards.replay(rows.slots, rows.starts, rows.counts, rows.decodes)
+        if hidden is None and not reads:
+            # The last layer computes no more tokens than are asked for.
+            ids, batch = self._prepare(rows)
+            if len(which) < len(ids):
+                batch = replace(batch, ending=self._ending(rows, which if len(which) else np.zeros(1, dtype=np.int64)))
+            hidden = self._model.forward(ids, batch)
+            self._slots.advance(rows.slots, rows.counts)
+            return hidden, []
+        if hidden is None:
+            hidden = self._model.forward(*self._prepare(rows))
+        self._slots.advance(rows.slots, rows.counts)
+        last = self._move(np.cumsum(rows.counts)[which] - 1)
+        return hidden.index_select(0, last), self._prompt_logprobs(hidden, rows)
 
     def _apply(self, plan: StepPlan) -> None:
         self._slots.release(_ints(plan.released).tolist())
@@ -239,30 +256,48 @@ class Runner:
         positions = np.arange(len(row_of)) + (rows.starts - begins)[row_of]  # [T]
         slots, row_of_dev, positions_dev = self._move(rows.slots), self._move(row_of), self._move(positions)
         ids = self._kernels.state.gather_ids(self._slots.tokens, slots[row_of_dev], positions_dev)
-        longest = int((rows.starts + rows.counts).max())
         attention: dict[int, PreparedAttention] = {}
         for group in self._groups:
-            step = PagedStep(
-                starts=rows.starts.tolist(),
-                counts=rows.counts.tolist(),
-                num_decodes=rows.decodes,
-                block_tokens=group.block_tokens,
-                tables=self._tables.rows(group.group, slots, longest),
-                rows=row_of_dev,
-                positions=positions_dev,
-            )
-            prepared = self._kernels.attention.prepare(step, self._heads[group.group])
+            where = (slots, row_of_dev, positions_dev)
+            prepared = self._attention(group, rows.starts, rows.counts, rows.decodes, where)
             attention |= dict.fromkeys(group.layers, prepared)
         by_layer = tuple(attention[layer] for layer in range(len(self._caches)))
         return ids, ForwardBatch(positions_dev, by_layer, self._caches, self.progress)
 
-    def _sample(self, hidden: Tensor, rows: _Rows, masks: SamplePlan | None = None) -> Drawn:  # [T, hidden] dtype
+    def _attention(
+        self, group: KvGroupAlloc, starts: Ints, counts: Ints, decodes: int, where: tuple[Tensor, Tensor, Tensor]
+    ) -> PreparedAttention:
+        """Return the attention of a step in one KV group.
+
+        `where`: the slots of the rows [R], and of the tokens the rows [T] and the positions [T], all int64, device.
+        """
+        slots, row_of, positions = where
+        step = PagedStep(
+            starts=starts.tolist(),
+            counts=counts.tolist(),
+            num_decodes=decodes,
+            block_tokens=group.block_tokens,
+            tables=self._tables.rows(group.group, slots, int((starts + counts).max())),
+            rows=row_of,
+            positions=positions,
+        )
+        return self._kernels.attention.prepare(step, self._heads[group.group])
+
+    def _ending(self, rows: _Rows, which: Ints) -> Ending:
+        """Return the last tokens of the rows `which`, attended to as rows of one token."""
+        last = np.cumsum(rows.counts)[which] - 1
+        starts = (rows.starts + rows.counts)[which] - 1
+        group = next(group for group in self._groups if len(self._caches) - 1 in group.layers)
+        where = (self._move(rows.slots[which]), self._move(np.arange(len(which))), self._move(starts))
+        ones = np.ones_like(starts)
+        return Ending(self._move(last), self._attention(group, starts, ones, len(which), where))
+
+    def _sample(self, hidden: Tensor, rows: _Rows, masks: SamplePlan | None = None) -> Drawn:  # [R, hidden] dtype
         which = np.flatnonzero(rows.samples)
         if not len(which):
             return self._none()
         slots = rows.slots[which]
-        last = self._move(np.cumsum(rows.counts)[which] - 1)
-        logits = self._model.logits(hidden.index_select(0, last))
+        logits = self._model.logits(hidden)
         if masks is not None:
             mask_logits(logits, slots, masks, self._kernels.mask, self._device)
         places = self._slots.length[slots]  # the index that each drawn token will have
