@@ -337,6 +337,26 @@ def test_echo_alone(server: Server) -> None:
     assert answer.usage.completion_tokens == 0
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_echo_of_a_chat(server: Server, stream: bool) -> None:
+    messages: Any = [*CHAT, {"role": "assistant", "content": "I say"}]
+    extra = {"continue_final_message": True, "echo": True, "ignore_eos": True}
+
+    def texts(messages: Any, **fields: Any) -> list[str]:
+        asked = {"model": "tiny", "messages": messages, "max_tokens": 3, "temperature": 0, "n": 2, "stream": stream}
+        answer = server.client().chat.completions.create(**asked, extra_body=extra | fields)
+        found = ["", ""]
+        for part in answer if stream else [answer]:
+            for choice in part.choices:
+                found[choice.index] += (choice.delta if stream else choice.message).content or ""
+        return found
+
+    plain = texts(messages, echo=False)
+    assert texts(messages) == [f"I say{text}" for text in plain]
+    # A last message of somebody else is not part of the answer.
+    assert texts(CHAT, continue_final_message=False) == texts(CHAT, continue_final_message=False, echo=False)
+
+
 def test_chosen_ids(server: Server) -> None:
     chosen = make_tokenizer().encode("FG")
     answer = complete(server, logprob_token_ids=chosen, max_tokens=1)

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::field;
-use crate::message::Message;
+use crate::message::{Content, Message};
 use crate::reasoning::ReasoningFields;
 use crate::sampling::SamplingFields;
 use crate::scheduling::SchedulingFields;
@@ -41,6 +41,8 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// Fields that shape the prompt.
     pub template: TemplateFields,
+    /// The last message's text, where that is an assistant's and `echo` wants it in front of the answer.
+    pub echo: Option<String>,
     /// Tools, and which calls are wanted.
     pub tools: ToolFields,
     /// What the answer must be.
@@ -70,6 +72,7 @@ impl ChatRequest {
         let mut fields = body.fields;
         unsupported::refuse(Route::Chat, &fields)?;
         let messages = Message::take_all(&mut fields)?;
+        let echo = field::boolean(&mut fields, "echo")?.unwrap_or(false);
         let template = template(&mut fields)?;
         let tools = ToolFields::take(&mut fields)?;
         let structured = StructuredFields::take(&mut fields)?;
@@ -86,6 +89,7 @@ impl ChatRequest {
         sampling.extras.check_stream(stream)?;
         Ok(Self {
             model: field::string(&mut fields, "model")?,
+            echo: echo.then(|| begun(&messages)).flatten(),
             messages,
             template,
             tools,
@@ -99,6 +103,15 @@ impl ChatRequest {
             user: field::string(&mut fields, "user")?,
         })
     }
+}
+
+/// What the assistant has said already in the turn that the answer belongs to.
+fn begun(messages: &[Message]) -> Option<String> {
+    let last = messages.last().filter(|last| last.role == "assistant")?;
+    Some(match last.content.as_ref()? {
+        Content::Text(text) => text.clone(),
+        Content::Parts(parts) => parts.concat(),
+    })
 }
 
 fn template(fields: &mut Map<String, Value>) -> Result<TemplateFields, ApiError> {

@@ -49,7 +49,6 @@ struct Row(&'static str, On, Neutral);
 const ROWS: &[Row] = &[
     Row("functions", On::Chat, Neutral::Empty),
     Row("function_call", On::Chat, Neutral::Word(&["none"])),
-    Row("echo", On::Chat, Neutral::Bool(false)),
     Row("best_of", On::Both, Neutral::Number(1.0)),
     Row("use_beam_search", On::Both, Neutral::Bool(false)),
     Row("length_penalty", On::Both, Neutral::Number(1.0)),

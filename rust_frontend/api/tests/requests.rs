@@ -184,7 +184,6 @@ fn what_is_not_implemented_is_refused_by_name() {
     for (extra, param) in [
         (json!({"functions": [{"name": "f"}]}), "functions"),
         (json!({"best_of": 2}), "best_of"),
-        (json!({"echo": true}), "echo"),
         (json!({"session_id": "s"}), "session_id"),
         (json!({"modalities": ["text", "audio"]}), "modalities"),
         (

@@ -4,7 +4,7 @@
 //! buffer that is reused.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use octavo_api::{ApiError, ChatDelta, FinishReason, StopReason, Usage};
+use octavo_api::{ApiError, ChatDelta, FinishReason, ReasoningFields, StopReason, Usage};
 use octavo_edge::error_json;
 use serde::Serialize;
 
@@ -24,6 +24,14 @@ pub(crate) struct Identity {
     pub(crate) created: u64,
     /// As the client named it.
     pub(crate) model: String,
+}
+
+/// How the messages of a chat are written.
+#[derive(Debug, Default)]
+pub(crate) struct Style {
+    pub(crate) reasoning: ReasoningFields,
+    /// What stands before each answer.
+    pub(crate) echo: Option<String>,
 }
 
 /// What goes out with new text: token ids and log probabilities.

@@ -15,7 +15,7 @@ use octavo_render::{Limits, Prepared, few_enough};
 use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
-use crate::envelope::Identity;
+use crate::envelope::{Identity, Style};
 use crate::logprobs::Told;
 use crate::output::{Echo, Extras, Output, Place, TokenIds};
 use crate::outputs::Outputs;
@@ -45,6 +45,8 @@ struct Ready {
     stream: bool,
     include_usage: bool,
     reasoning: ReasoningFields,
+    /// What stands before each answer of a chat.
+    echo: Option<String>,
     order: Order,
 }
 
@@ -83,6 +85,7 @@ async fn handle(
         model: ready.model,
     };
     let reasoning = ready.reasoning;
+    let echo = ready.echo;
     let include_usage = ready.include_usage;
     let stream = ready.stream;
     let mut outputs = submit(&state.app, &identity, ready.order, arrival)?;
@@ -95,12 +98,12 @@ async fn handle(
             prompt_ids,
             &identity,
             include_usage,
-            reasoning,
+            Style { reasoning, echo },
             keep_alive,
         )
         .await);
     }
-    Ok(whole::answer(outputs, prompt_ids, identity, reasoning).await?)
+    Ok(whole::answer(outputs, prompt_ids, identity, Style { reasoning, echo }).await?)
 }
 
 /// How much work a body is, in bytes of plain text: compiling a grammar takes as long as reading a large body.
@@ -123,6 +126,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 stream: request.stream,
                 include_usage: request.include_usage,
                 reasoning: request.reasoning,
+                echo: request.echo.clone(),
                 order: Order {
                     prepared: vec![app.renderer.chat(&request, limits(app)?)?],
                     scheduling: scheduling(app, request.scheduling)?,
@@ -150,6 +154,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 stream: request.stream,
                 include_usage: request.include_usage,
                 reasoning: ReasoningFields::default(),
+                echo: None,
                 order: Order {
                     prepared,
                     scheduling: scheduling(app, request.scheduling)?,

@@ -8,13 +8,13 @@ use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
-use octavo_api::{ApiError, ChatDelta, ReasoningFields};
+use octavo_api::{ApiError, ChatDelta};
 use octavo_edge::{Refusal, contain, defect};
 use octavo_parser::Event;
 use octavo_render_http::events;
 use tokio::time::timeout;
 
-use crate::envelope::{EventWriter, Identity, Ids};
+use crate::envelope::{EventWriter, Identity, Ids, Style};
 use crate::output::Piece;
 use crate::outputs::Outputs;
 
@@ -27,7 +27,7 @@ pub(crate) async fn answer(
     prompt_ids: Vec<Option<Vec<i32>>>,
     identity: &Identity,
     include_usage: bool,
-    reasoning: ReasoningFields,
+    style: Style,
     keep_alive: Duration,
 ) -> Response {
     let mut stream = Stream {
@@ -36,7 +36,7 @@ pub(crate) async fn answer(
         begun: vec![false; prompt_ids.len()],
         prompt_ids,
         include_usage,
-        reasoning,
+        style,
         keep_alive,
         phase: Phase::Running,
         outputs: None,
@@ -93,7 +93,7 @@ struct Stream {
     /// Of each choice, until they are written.
     prompt_ids: Vec<Option<Vec<i32>>>,
     include_usage: bool,
-    reasoning: ReasoningFields,
+    style: Style,
     keep_alive: Duration,
     phase: Phase,
     /// Dropped as soon as the last event is written.
@@ -141,6 +141,9 @@ impl Stream {
             if self.writer.begin(index, self.prompt_ids[choice].as_deref()) {
                 self.prompt_ids[choice] = None;
             }
+            if let Some(text) = &self.style.echo {
+                self.writer.text(index, text, Ids::default());
+            }
         }
         let logprobs = piece.logprobs.as_ref();
         if !piece.events.is_empty() {
@@ -179,7 +182,7 @@ impl Stream {
     /// Writes events; what belongs to the step's tokens goes with the first that shows something.
     fn write_events(&mut self, index: u32, events: Vec<Event>, mut ids: Ids<'_>) {
         for event in events {
-            if let Some(delta) = events::delta(event, self.reasoning) {
+            if let Some(delta) = events::delta(event, self.style.reasoning) {
                 self.writer.delta(index, &delta, std::mem::take(&mut ids));
             }
         }

@@ -6,12 +6,12 @@ use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use octavo_api::{
     ApiError, AssistantMessage, ChatChoice, ChatCompletion, Completion, CompletionChoice,
-    FinishReason, PromptLogprobs, ReasoningFields, StopReason, Usage,
+    FinishReason, PromptLogprobs, StopReason, Usage,
 };
 use octavo_parser::Message;
 use octavo_render_http::events;
 
-use crate::envelope::Identity;
+use crate::envelope::{Identity, Style};
 use crate::logprobs::Shown;
 use crate::output::{End, Piece};
 use crate::outputs::Outputs;
@@ -25,7 +25,7 @@ pub(crate) async fn answer(
     mut outputs: Outputs,
     prompt_ids: Vec<Option<Vec<i32>>>,
     identity: Identity,
-    reasoning: ReasoningFields,
+    style: Style,
 ) -> Result<Response, ApiError> {
     let mut answers: Vec<Answer> = prompt_ids.into_iter().map(Answer::new).collect();
     while outputs.open() > 0 {
@@ -36,7 +36,7 @@ pub(crate) async fn answer(
     }
     let usage = outputs.usage();
     Ok(match identity.route {
-        Route::Chat => Json(chat(identity, answers, usage, reasoning)).into_response(),
+        Route::Chat => Json(chat(identity, answers, usage, &style)).into_response(),
         Route::Completion => Json(completion(identity, answers, usage)).into_response(),
     })
 }
@@ -80,22 +80,20 @@ impl Answer {
     }
 }
 
-fn chat(
-    identity: Identity,
-    answers: Vec<Answer>,
-    usage: Usage,
-    reasoning: ReasoningFields,
-) -> ChatCompletion {
+fn chat(identity: Identity, answers: Vec<Answer>, usage: Usage, style: &Style) -> ChatCompletion {
     let mut prompt_token_ids = None;
     let mut prompt_logprobs = None;
     let mut choices = Vec::with_capacity(answers.len());
     for (index, answer) in (0..).zip(answers) {
         prompt_token_ids = prompt_token_ids.or(answer.prompt_ids);
         prompt_logprobs = prompt_logprobs.or(answer.prompt_logprobs);
-        let message = match answer.said {
-            Some(said) => events::message(said, reasoning),
+        let mut message = match answer.said {
+            Some(said) => events::message(said, style.reasoning),
             None => AssistantMessage::text(answer.text),
         };
+        if let Some(echo) = &style.echo {
+            message.content.get_or_insert_default().insert_str(0, echo);
+        }
         let (finish_reason, stop_reason) = ended(answer.end);
         choices.push(ChatChoice {
             index,

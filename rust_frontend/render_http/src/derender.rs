@@ -34,6 +34,10 @@ pub(crate) fn chat(
     let model = name(service, &request, model)?;
     let chat = request.request.map(ChatRequest::from_body).transpose();
     let chat = chat.map_err(|error| error.within("chat_request"))?;
+    if chat.as_ref().is_some_and(|chat| chat.echo.is_some()) {
+        let message = "'chat_request.echo' is not supported here: put the last message's text in front of the answer yourself.";
+        return Err(ApiError::unsupported("chat_request.echo", message));
+    }
     let job = Job {
         service,
         model,
