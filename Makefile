@@ -93,7 +93,7 @@ test-oldest: build $(OLDEST)/.environment
 	$(OLDEST)/bin/python -m pytest $(PARITY)
 
 chaos: build
-	@$(BIN)/python -m tests.chaos
+	@TQDM_DISABLE=1 $(BIN)/python -m tests.chaos
 
 lint: build
 	@echo '== lint'
