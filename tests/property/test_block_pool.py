@@ -41,6 +41,20 @@ class PoolMachine(RuleBasedStateMachine):
         self.sealed.discard(block)
         self.owned.append(block)
 
+    @rule(count=st.integers(0, 4))
+    def allocate_many(self, count: int) -> None:
+        free = self.pool.num_free
+        if count > free:
+            with pytest.raises(IndexError):
+                self.pool.allocate_many(count)
+            return
+        taken = self.pool.allocate_many(count)
+        assert len(set(taken)) == count
+        assert not set(taken) & {0, *self.owned}
+        self.content = {digest: held for digest, held in self.content.items() if held not in taken}
+        self.sealed -= set(taken)
+        self.owned += taken
+
     @precondition(lambda self: set(self.owned) - self.sealed)
     @rule(data=st.data(), same=st.booleans())
     def seal(self, data: st.DataObject, same: bool) -> None:

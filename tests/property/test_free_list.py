@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from octavo.engine_core.cache.free_list import FreeList
 
 
-@given(st.integers(1, 12), st.lists(st.tuples(st.sampled_from(["pop", "remove", "front", "back"]), st.integers(0, 11))))
+@given(
+    st.integers(1, 12),
+    st.lists(st.tuples(st.sampled_from(["pop", "many", "remove", "front", "back"]), st.integers(0, 11))),
+)
 def test_behaves_like_a_list(num_blocks: int, moves: list[tuple[str, int]]) -> None:
     queue, model = FreeList(num_blocks), list(range(1, num_blocks))
     for move, block in moves:
@@ -21,6 +24,13 @@ def test_behaves_like_a_list(num_blocks: int, moves: list[tuple[str, int]]) -> N
             else:
                 with pytest.raises(IndexError):
                     queue.pop_front()
+        elif move == "many":
+            if block <= len(model):
+                assert queue.pop_many(block) == model[:block]
+                model = model[block:]
+            else:
+                with pytest.raises(IndexError):
+                    queue.pop_many(block)
         elif move == "remove":
             if block in model:
                 queue.remove(block)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from octavo.engine_core.cache.free_list import FreeList
@@ -68,13 +68,20 @@ class BlockPool:
         block = self._free.pop_front()
         digest = self._hashes[block]
         if digest is not None:
-            self._index.remove((self.group, digest))
-            self._hashes[block] = None
-            self._cached -= 1
-            if self._log is not None:
-                self._log.removed(self.group, digest)
+            self._lose(block, digest)
         self._refs[block] = 1
         return block
+
+    def allocate_many(self, count: int) -> list[int]:
+        """Hand out `count` blocks, as `allocate` does. Raises IndexError, and hands out none, if there are too few."""
+        blocks = self._free.pop_many(count)
+        hashes, refs = self._hashes, self._refs
+        for block in blocks:
+            digest = hashes[block]
+            if digest is not None:
+                self._lose(block, digest)
+            refs[block] = 1
+        return blocks
 
     def share(self, block: int) -> None:
         """Take a cached block for one more owner. It must be in the index."""
@@ -90,12 +97,21 @@ class BlockPool:
 
         Returns False if another block holds this content already.
         """
-        if self._refs[block] == 0 or self._hashes[block] is not None:
-            raise ValueError(f"block {block} of group {self.group} cannot be sealed: it is free or sealed already")
-        if not self._index.add((self.group, digest), block):
-            return False
-        self._hashes[block] = digest
-        return True
+        return bool(self.seal_all([block], [digest]))
+
+    def seal_all(self, blocks: Sequence[int], digests: Sequence[bytes]) -> list[int]:
+        """Enter several blocks, null ones left out; return the positions in `blocks` of those that the index lacked."""
+        refs, hashes, found = self._refs, self._hashes, self._found
+        entered = []
+        for at, (block, digest) in enumerate(zip(blocks, digests, strict=True)):
+            if block == NULL_BLOCK:
+                continue
+            if refs[block] == 0 or hashes[block] is not None:
+                raise ValueError(f"block {block} of group {self.group} cannot be sealed: it is free or sealed already")
+            if found.setdefault(digest, block) == block:
+                hashes[block] = digest
+                entered.append(at)
+        return entered
 
     def release(self, blocks: Iterable[int]) -> None:
         """Give blocks back, in the order in which they may be handed out again (tail of a sequence first)."""
@@ -109,6 +125,13 @@ class BlockPool:
                 else:
                     self._free.push_back(block)
                     self._cached += 1
+
+    def _lose(self, block: int, digest: bytes) -> None:
+        self._index.remove((self.group, digest))
+        self._hashes[block] = None
+        self._cached -= 1
+        if self._log is not None:
+            self._log.removed(self.group, digest)
 
     def forget(self) -> None:
         """Take all hashes off: what the blocks hold must not be found any more. The index is cleared apart.

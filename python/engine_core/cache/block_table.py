@@ -30,6 +30,11 @@ class BlockTable:
         self.ids.append(block)
         self.held += block != NULL_BLOCK
 
+    def extend(self, blocks: list[int]) -> None:
+        """Put blocks, none of them null, at the end."""
+        self.ids.extend(blocks)
+        self.held += len(blocks)
+
     def put(self, index: int, block: int) -> None:
         """Give a null entry a block."""
         if self.ids[index] != NULL_BLOCK or block == NULL_BLOCK:

@@ -42,6 +42,21 @@ class FreeList:
         self._unlink(block)
         return block
 
+    def pop_many(self, count: int) -> list[int]:
+        """Take so many blocks, those that have been free the longest. Raises IndexError, and takes none, if too few."""
+        if count > self._len:
+            raise IndexError(f"{count} blocks are wanted, {self._len} are free")
+        links, free, at = self._next, self._free, 0
+        blocks = []
+        for _ in range(count):
+            at = links[at]
+            free[at] = False
+            blocks.append(at)
+        first = links[at] if blocks else links[0]
+        links[0], self._prev[first] = first, 0
+        self._len -= count
+        return blocks
+
     def remove(self, block: int) -> None:
         """Take a given block out of the queue, wherever it is. Raises ValueError if it is not free."""
         if not self._free[block]:

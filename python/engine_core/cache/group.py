@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from octavo.engine_core.cache.block_pool import NULL_BLOCK
-
 if TYPE_CHECKING:
     from octavo.engine_core.cache.block_hash import BlockHashes
     from octavo.engine_core.cache.block_pool import BlockPool
@@ -90,11 +88,9 @@ def blocks_ahead(manager: GroupManager, entries: int, held: int, tokens: int) ->
 
 def seal_full_blocks(pool: BlockPool, table: BlockTable, chain: BlockHashes, computed: int) -> list[int]:
     """Enter the blocks that `computed` tokens fill into the index, once each. Returns those that it lacked."""
-    full = computed // chain.block_tokens
-    entered = []
-    for index in range(table.sealed, full):
-        block = table.ids[index]
-        if block != NULL_BLOCK and pool.seal(block, chain[index]):
-            entered.append(index)
-    table.sealed = max(table.sealed, full)
-    return entered
+    start, full = table.sealed, computed // chain.block_tokens
+    if full <= start:
+        return []
+    entered = pool.seal_all(table.ids[start:full], chain.part(start, full))
+    table.sealed = full
+    return [start + at for at in entered]

@@ -49,8 +49,7 @@ class FullGroup:
 
     def extend(self, table: BlockTable, span: Span) -> None:
         """Append blocks up to the end of the span."""
-        for _ in range(self.blocks_needed(table, span)):
-            table.append(self.pool.allocate())
+        table.extend(self.pool.allocate_many(self.blocks_needed(table, span)))
 
     def skip_left(self, table: BlockTable, computed: int) -> list[int]:
         """Drop nothing."""

@@ -52,8 +52,7 @@ class WindowGroup:
 
     def extend(self, table: BlockTable, span: Span) -> None:
         """Append blocks up to the end of the span: a chunk writes all its tokens, even those it outruns."""
-        for _ in range(self.blocks_needed(table, span)):
-            table.append(self.pool.allocate())
+        table.extend(self.pool.allocate_many(self.blocks_needed(table, span)))
 
     def skip_left(self, table: BlockTable, computed: int) -> list[int]:
         """Drop the blocks left of the window of the query at position `computed`."""
