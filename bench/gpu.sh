@@ -3,6 +3,7 @@
 # `bench/gpu.sh OUT_FOLDER runner [ARGUMENT ...]`: tests of the runner against Transformers, then bench.runner.
 # `bench/gpu.sh OUT_FOLDER stages [STAGE ...]`: tests against Transformers, then bench.gpu: what users of the library and of
 # `octavo serve` get (its stage `serve` needs the program in $OCTAVO_FRONTEND).
+# `bench/gpu.sh OUT_FOLDER crashes`: workers that are killed or have no memory left (needs the same program, httpx, openai, psutil).
 # Needs python3 with torch, triton and pytest (the runner also msgspec, pyzmq and octavo_native); octavo itself needs not
 # be installed.
 set -uo pipefail
@@ -16,6 +17,12 @@ export PYTHONPATH="$links:$root${PYTHONPATH:+:$PYTHONPATH}" TRITON_INTERPRET=0 P
 status=0
 tests=tests/kernels/triton
 [[ ${1:-} == runner || ${1:-} == stages ]] && tests="tests/kernels/triton/test_graphs.py tests/kernels/triton/test_state.py tests/kernels/triton/test_select.py tests/parity/test_gpu.py"
+if [[ ${1:-} == crashes ]]; then
+  # One test at a time: one takes all of the GPU's memory.
+  timeout "${TEST_LIMIT:-240}" python3 -m pytest tests/e2e/test_gpu_crashes.py -q -p no:cacheprovider -p no:benchmark \
+    --tb=short 2>&1 | tee "$out/crashes.log" || status=1
+  exit $status
+fi
 if [[ -z ${SKIP_TESTS:-} ]]; then
   timeout "${TEST_LIMIT:-240}" python3 -m pytest $tests -q -n "${WORKERS:-8}" -p no:cacheprovider -p no:benchmark -o timeout=200 \
     --tb=short > "$out/tests.log" 2>&1 || status=1
