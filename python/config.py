@@ -90,6 +90,9 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api_key_file: str | None = None  # lines of ROLE[,ROLE] KEY
     log_level: str = "info"
     trust_request_chat_template: bool = False  # whether requests may bring a chat_template
+    response_store: str | None = None  # file of the responses that are kept; None: memory
+    response_store_max_bytes: int = 256 << 20  # of all of them; 0: none are kept
+    response_store_max_age_s: float = 30 * 86400.0
 
 
 #: Log probabilities or logits; before or behind all that changes them.
@@ -330,6 +333,17 @@ class ServeConfig:
         "FILE|none",
     )
     max_open_requests: int = _setting(1024, _count(1), "Server", "requests held at once; more are answered with 429")
+    response_store: str | None = _setting(
+        None,
+        _or_none("auto", str),
+        "Server",
+        "file in which responses of /v1/responses are kept; auto: one that goes with the server",
+        "FILE|auto",
+    )
+    response_store_max_bytes: int = _setting(
+        256 << 20, _count(0), "Server", "responses kept, in bytes; the oldest go first; 0: none are kept"
+    )
+    response_store_max_age: float = _setting(30 * 86400.0, _seconds, "Server", "how long a response is kept", "SECONDS")
     replay_timeout: float = _setting(
         300.0, _seconds, "Server", "how long a stream waits for an engine that is being restarted", "SECONDS"
     )

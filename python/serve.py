@@ -129,6 +129,9 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         format_files=[str(path) for path in config.format_file],
         api_keys=list(config.api_key),
         api_key_file=None if config.api_key_file is None else str(Path(config.api_key_file).resolve()),
+        response_store=str(Path(config.response_store or folder / "responses.sqlite").resolve()),
+        response_store_max_bytes=config.response_store_max_bytes,
+        response_store_max_age_s=config.response_store_max_age,
         log_level=config.log_level,
         trust_request_chat_template=config.trust_request_chat_template,
     )

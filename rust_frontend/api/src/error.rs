@@ -238,6 +238,16 @@ impl ApiError {
         self.on(param)
     }
 
+    /// As [`Self::within`], and says so in the message too.
+    #[must_use]
+    pub fn inside(mut self, outer: &str) -> Self {
+        if let Some(param) = &self.param {
+            let (inner, whole) = (format!("'{param}'"), format!("'{outer}.{param}'"));
+            self.message = self.message.replace(&inner, &whole);
+        }
+        self.within(outer)
+    }
+
     /// Says which of several values of the field `name` is at fault.
     #[must_use]
     pub fn entry(self, name: &str, index: usize) -> Self {

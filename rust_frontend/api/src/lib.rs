@@ -1,4 +1,4 @@
-//! Bodies of the OpenAI routes: requests, answers, chunks and errors. Types and validation only; no I/O.
+//! Bodies of the OpenAI and Anthropic routes: requests, answers, chunks and errors. Types and validation only; no I/O.
 //!
 //! A request is read in two steps, so that an unknown model is found before anything else is judged:
 //! [`Body::parse`] takes the bytes and [`Body::model`] names the model; [`ChatRequest::from_body`] and
@@ -16,15 +16,18 @@ mod field;
 mod generate;
 mod logprobs;
 mod message;
+mod messages;
 mod models;
 mod reasoning;
 mod render;
 mod response;
+mod responses;
 mod sampling;
 mod scheduling;
 mod structured;
 mod tokenize;
 mod tools;
+mod turns;
 mod unsupported;
 
 pub use body::Body;
@@ -44,6 +47,10 @@ pub use logprobs::{
     ChatLogprob, ChatLogprobs, CompletionLogprobs, LEAST, PromptLogprobs, TopLogprob,
 };
 pub use message::{Content, Message};
+pub use messages::{
+    AnthropicError, AnthropicErrorBody, BlockDelta, ContentBlock, EndReason, MessageAnswer,
+    MessageDelta, MessageEvent, MessagesRequest, MessagesUsage, TokenCount,
+};
 pub use models::{ModelCard, ModelList, served_name};
 pub use reasoning::{ReasoningField, ReasoningFields};
 pub use render::RenderFields;
@@ -51,6 +58,12 @@ pub use response::{
     AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatDelta,
     Completion, CompletionChoice, CompletionTokensDetails, FinishReason, PromptTokensDetails,
     StopReason, Usage,
+};
+pub use responses::{
+    IncompleteDetails, InputItems, InputTokensDetails, ItemStatus, NumberedEvent, OutputItem,
+    OutputPart, OutputTokensDetails, Part, ReasoningEcho, ReasoningPart, ResponseDeleted,
+    ResponseEvent, ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage,
+    ResponsesRequest, carried, id_prefix,
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;

@@ -8,6 +8,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, header};
 use octavo_api::ApiError;
+use sha2::{Digest as _, Sha256};
 
 use crate::keys::Keys;
 use crate::refusal::Refusal;
@@ -39,7 +40,29 @@ pub fn authorized(router: Router, keys: Arc<Keys>, table: AccessTable) -> Router
     router.layer(from_fn_with_state(Door { keys, table }, ask))
 }
 
-async fn ask(State(door): State<Door>, request: Request, next: Next) -> Response {
+/// Whose request it is: a digest of the key that came with it, or nothing where no key is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller(Vec<u8>);
+
+impl Caller {
+    /// The bytes by which callers differ.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A caller that was kept.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_owned())
+    }
+}
+
+async fn ask(State(door): State<Door>, mut request: Request, next: Next) -> Response {
+    if let Some(key) = presented(request.headers()) {
+        let caller = Caller(Sha256::digest(key.as_bytes()).to_vec());
+        request.extensions_mut().insert(caller);
+    }
     match check(&door, &request) {
         Ok(()) => next.run(request).await,
         Err(error) => refuse(error),

@@ -21,7 +21,7 @@ mod signals;
 mod stall;
 mod tls;
 
-pub use authorize::{Access, AccessTable, authorized};
+pub use authorize::{Access, AccessTable, Caller, authorized};
 pub use body::{BodyReader, JsonBody};
 pub use compute::Compute;
 pub use contain::contain;

@@ -18,11 +18,13 @@ impl From<ApiError> for Refusal {
     }
 }
 
+/// The error goes along as an extension, for whoever gives it another shape.
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(error_json(&self.0)));
         *response.status_mut() =
             StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.extensions_mut().insert(self.0.clone());
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/json");
         headers.insert(header::CONTENT_TYPE, json);

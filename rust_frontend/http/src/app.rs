@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use octavo_edge::{
     Access, AccessTable, BodyReader, Compute, Keys, Role, Settings, Shutdown, authorized, guarded,
@@ -14,7 +15,9 @@ use octavo_render_http::{TextService, TextState, text_routes};
 use octavo_telemetry::Metrics;
 
 use crate::generate::limits_of;
-use crate::{control, generate, inference, status};
+use crate::project::shaped;
+use crate::responses::{self, ResponseStore, Responses};
+use crate::{control, generate, inference, messages, status};
 
 /// Who may use which route. A route that is missing here needs [`Role::Admin`].
 pub const ACCESS: AccessTable = &[
@@ -24,6 +27,15 @@ pub const ACCESS: AccessTable = &[
     ("/v1/chat/completions/derender", Access::Needs(Role::Render)),
     ("/v1/completions/render", Access::Needs(Role::Render)),
     ("/v1/completions/derender", Access::Needs(Role::Render)),
+    ("/v1/responses", Access::Needs(Role::Inference)),
+    ("/v1/responses/{id}", Access::Needs(Role::Inference)),
+    ("/v1/responses/{id}/cancel", Access::Needs(Role::Inference)),
+    (
+        "/v1/responses/{id}/input_items",
+        Access::Needs(Role::Inference),
+    ),
+    ("/v1/messages", Access::Needs(Role::Inference)),
+    ("/v1/messages/count_tokens", Access::Needs(Role::Inference)),
     ("/inference/v1/generate", Access::Needs(Role::Inference)),
     ("/tokenize", Access::Needs(Role::Render)),
     ("/detokenize", Access::Needs(Role::Render)),
@@ -48,6 +60,8 @@ pub struct App {
     pub model_names: Vec<String>,
     /// Whether requests may name a priority.
     pub priorities: bool,
+    /// Where responses are kept; `None`: they are not.
+    pub responses: Option<Arc<ResponseStore>>,
     /// Who may use the routes.
     pub keys: Arc<Keys>,
     /// Limits and time-outs.
@@ -61,6 +75,7 @@ pub(crate) struct AppState {
     pub(crate) app: App,
     pub(crate) bodies: BodyReader,
     pub(crate) compute: Compute,
+    pub(crate) responses: Responses,
     /// Unix time in seconds at which this server began.
     pub(crate) created: u64,
 }
@@ -81,12 +96,25 @@ impl App {
         let state = Arc::new(AppState {
             bodies,
             compute,
+            responses: Responses::new(self.responses.clone()),
             created: unix_seconds(),
             app: self,
         });
         let router = Router::new()
             .route("/v1/chat/completions", post(generate::chat))
             .route("/v1/completions", post(generate::completion))
+            .route("/v1/responses", post(responses::create))
+            .route(
+                "/v1/responses/{id}",
+                get(responses::retrieve).delete(responses::delete),
+            )
+            .route("/v1/responses/{id}/cancel", post(responses::cancel))
+            .route(
+                "/v1/responses/{id}/input_items",
+                get(responses::input_items),
+            )
+            .route("/v1/messages", post(messages::create))
+            .route("/v1/messages/count_tokens", post(messages::count_tokens))
             .route("/inference/v1/generate", post(inference::generate))
             .route("/v1/models", get(status::models))
             .route("/v1/models/{*name}", get(status::model))
@@ -97,7 +125,7 @@ impl App {
             .route("/reset_prefix_cache", post(control::reset_prefix_cache))
             .with_state(state)
             .merge(text_routes(text));
-        guarded(authorized(router, keys, ACCESS), metrics)
+        guarded(authorized(router, keys, ACCESS), metrics).layer(from_fn(shaped))
     }
 
     /// What answers between text and ids: held against what the engine says, and before there is one, the model's files.

@@ -107,10 +107,13 @@ async fn handle(
 }
 
 /// How much work a body is, in bytes of plain text: compiling a grammar takes as long as reading a large body.
-fn work(body: &[u8]) -> usize {
+pub(crate) fn work(body: &[u8]) -> usize {
     const GRAMMAR: usize = 64 << 10;
     let asks = |name: &str| memchr::memmem::find(body, name.as_bytes()).is_some();
-    let guided = asks("\"response_format\"") || asks("\"structured_outputs\"") || asks("\"tools\"");
+    let guided = asks("\"response_format\"")
+        || asks("\"structured_outputs\"")
+        || asks("\"tools\"")
+        || asks("\"json_schema\"");
     body.len().max(if guided { GRAMMAR } else { 0 })
 }
 

@@ -7,17 +7,26 @@
 //! and so the request is aborted.
 
 mod app;
+mod blocks;
 mod control;
 mod envelope;
 mod generate;
 mod inference;
+mod live;
 mod logprobs;
+mod messages;
 mod output;
 mod outputs;
+mod partial;
+mod project;
 mod refusal;
+mod responses;
 mod route;
 mod sse;
+mod start;
 mod status;
+mod warning;
 mod whole;
 
 pub use app::{ACCESS, App};
+pub use responses::{ResponseStore, StoreLimits};

@@ -144,6 +144,11 @@ impl Output {
         self.steps.paused()
     }
 
+    /// How many of the prompt's tokens came from the cache, once that is known.
+    pub(crate) fn cached_tokens(&self) -> Option<usize> {
+        self.cached_tokens
+    }
+
     /// The prompt's token ids, once, if the request asked for them.
     pub(crate) fn take_prompt_ids(&mut self) -> Option<Vec<i32>> {
         self.extras.ids.as_mut()?.prompt.take()

@@ -87,7 +87,7 @@ fn every_route_of_the_table_exists() {
             }
             assert!(found, "{path}");
             let mut client = server.connect().await;
-            client.send(request("DELETE", path, None).as_bytes()).await;
+            client.send(request("PUT", path, None).as_bytes()).await;
             assert_eq!(client.reply().await.head.status, 405, "{path} is no route");
         }
     });

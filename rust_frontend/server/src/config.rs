@@ -60,6 +60,23 @@ pub(crate) struct Config {
     /// Whether requests may bring a chat template.
     #[serde(default)]
     pub(crate) trust_request_chat_template: bool,
+    /// File of the responses that are kept; `None`: memory.
+    #[serde(default)]
+    pub(crate) response_store: Option<PathBuf>,
+    /// Of all of them together; 0: none are kept.
+    #[serde(default = "default_store_bytes")]
+    pub(crate) response_store_max_bytes: u64,
+    /// Older ones are gone.
+    #[serde(default = "default_store_age")]
+    pub(crate) response_store_max_age_s: f64,
+}
+
+fn default_store_bytes() -> u64 {
+    256 << 20
+}
+
+fn default_store_age() -> f64 {
+    30.0 * 86400.0
 }
 
 fn default_open_requests() -> usize {
@@ -125,11 +142,16 @@ impl Config {
         }
         self.replay_timeout()?;
         self.shutdown_timeout()?;
+        self.response_store_max_age()?;
         Ok(())
     }
 
     pub(crate) fn replay_timeout(&self) -> Result<Duration, String> {
         seconds("replay_timeout_s", self.replay_timeout_s)
+    }
+
+    pub(crate) fn response_store_max_age(&self) -> Result<Duration, String> {
+        seconds("response_store_max_age_s", self.response_store_max_age_s)
     }
 
     pub(crate) fn shutdown_timeout(&self) -> Result<Duration, String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use octavo_edge::{Failure, Keys, Listener, Settings, Shutdown, Signals, serve};
 use octavo_engine::{EngineClient, EngineConfig};
-use octavo_http::App;
+use octavo_http::{App, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::Metrics;
 use serde_json::json;
@@ -35,6 +35,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         metrics: Arc::new(Metrics::new(&config.served_model_names[0])),
         model_names: config.served_model_names.clone(),
         priorities: config.scheduling_policy == "priority",
+        responses: store(config)?,
         keys: Arc::clone(&keys),
         settings: settings.clone(),
         shutdown: shutdown.clone(),
@@ -50,6 +51,25 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
     client.shutdown(Duration::ZERO).await;
     tracing::info!("stopped");
     served.map_err(|error| Failure::other(format!("cannot accept connections: {error}")))
+}
+
+/// Opens the store of responses; `None`: none are kept.
+fn store(config: &Config) -> Result<Option<Arc<ResponseStore>>, Failure> {
+    if config.response_store_max_bytes == 0 {
+        return Ok(None);
+    }
+    let limits = StoreLimits {
+        max_bytes: config.response_store_max_bytes,
+        max_age: config.response_store_max_age().map_err(Failure::Config)?,
+    };
+    let store = ResponseStore::open(config.response_store.as_deref(), limits);
+    let shown = config
+        .response_store
+        .as_deref()
+        .unwrap_or("memory".as_ref());
+    let failed =
+        |problem| Failure::config(format!("--response-store {}: {problem}", shown.display()));
+    store.map(Arc::new).map(Some).map_err(failed)
 }
 
 fn listen(config: &Config) -> Result<Listener, Failure> {

@@ -26,6 +26,16 @@ impl Call {
         self.steps.push(&model::tokens(text), None);
     }
 
+    /// The prompt as text.
+    pub fn prompt(&self) -> String {
+        let shown = |id: &i32| match *id {
+            model::TURN => "<|im_start|>".to_owned(),
+            model::END => "<|im_end|>".to_owned(),
+            id => char::from(u8::try_from(id).unwrap()).to_string(),
+        };
+        self.request.prompt.iter().map(shown).collect()
+    }
+
     pub fn finish(&self, reason: &str) {
         self.steps.finish(Finish::new(reason));
     }

@@ -11,7 +11,9 @@
 pub mod answer;
 pub mod client;
 pub mod engine;
+pub mod message;
 pub mod model;
+pub mod response;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -19,13 +21,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_edge::{Keys, Listener, Settings, Shutdown, serve};
-use octavo_http::App;
+use octavo_http::{App, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::{EngineView, Metrics};
 use tokio::task::JoinHandle;
 
 use client::Client;
 use engine::Script;
+
+/// How much is kept of responses.
+const LIMITS: StoreLimits = StoreLimits {
+    max_bytes: 1 << 20,
+    max_age: Duration::from_secs(3600),
+};
 
 /// No test takes longer.
 pub const LIMIT: Duration = Duration::from_secs(20);
@@ -112,12 +120,14 @@ impl Server {
         let script = Arc::new(Script::default());
         let metrics = Arc::new(Metrics::new("test"));
         let shutdown = Shutdown::default();
+        let store = ResponseStore::open(None, LIMITS).unwrap();
         let app = App {
             generate: Arc::clone(&script) as Arc<_>,
             renderer: Arc::new(renderer.with_parsers(parsers).unwrap()),
             metrics: Arc::clone(&metrics),
             model_names: vec!["test".to_owned(), "alias".to_owned()],
             priorities: true,
+            responses: Some(Arc::new(store)),
             keys: Arc::new(keys),
             settings: settings.clone(),
             shutdown: shutdown.clone(),
