@@ -334,11 +334,7 @@ class ServeConfig:
     )
     max_open_requests: int = _setting(1024, _count(1), "Server", "requests held at once; more are answered with 429")
     response_store: str | None = _setting(
-        None,
-        _or_none("auto", str),
-        "Server",
-        "file in which responses of /v1/responses are kept; auto: one that goes with the server",
-        "FILE|auto",
+        None, _or_none("auto", str), "Server", "file that keeps responses; auto: it goes with the server", "FILE|auto"
     )
     response_store_max_bytes: int = _setting(
         256 << 20, _count(0), "Server", "responses kept, in bytes; the oldest go first; 0: none are kept"

@@ -61,6 +61,8 @@ pub struct ChatRequest {
     pub return_token_ids: bool,
     /// Whoever the client says is behind it; for logs.
     pub user: Option<String>,
+    /// Names of fields that nobody knows.
+    pub ignored: Vec<String>,
 }
 
 impl ChatRequest {
@@ -101,6 +103,7 @@ impl ChatRequest {
             include_usage,
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
+            ignored: unsupported::unknown(Route::Chat, fields),
         })
     }
 }

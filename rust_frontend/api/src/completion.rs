@@ -53,6 +53,8 @@ pub struct CompletionRequest {
     pub return_token_ids: bool,
     /// Whoever the client says is behind it; for logs.
     pub user: Option<String>,
+    /// Names of fields that nobody knows.
+    pub ignored: Vec<String>,
 }
 
 impl CompletionRequest {
@@ -87,6 +89,7 @@ impl CompletionRequest {
             include_usage,
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
+            ignored: unsupported::unknown(Route::Completion, fields),
         })
     }
 }

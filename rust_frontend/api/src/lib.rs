@@ -2,7 +2,7 @@
 //!
 //! A request is read in two steps, so that an unknown model is found before anything else is judged:
 //! [`Body::parse`] takes the bytes and [`Body::model`] names the model; [`ChatRequest::from_body`] and
-//! [`CompletionRequest::from_body`] then check every field. Fields that nobody knows are ignored; fields that OpenAI or
+//! [`CompletionRequest::from_body`] then check every field. Fields that nobody knows are named in `ignored`; fields that OpenAI or
 //! vLLM define and octavo does not implement are refused by name when they ask for something (see `unsupported`).
 
 mod body;

@@ -26,6 +26,17 @@ enum On {
     Generate,
 }
 
+impl On {
+    fn defines(self, route: Route) -> bool {
+        match self {
+            Self::Both => route != Route::Generate,
+            Self::Chat => route == Route::Chat,
+            Self::Completion => route == Route::Completion,
+            Self::Generate => route == Route::Generate,
+        }
+    }
+}
+
 /// Values, besides null, that ask for nothing.
 #[derive(Clone, Copy)]
 enum Neutral {
@@ -106,13 +117,7 @@ const ROWS: &[Row] = &[
 /// Refuses the first field that asks for something octavo does not do.
 pub(crate) fn refuse(route: Route, fields: &Map<String, Value>) -> Result<(), ApiError> {
     for Row(name, on, neutral) in ROWS {
-        let defined = match on {
-            On::Both => route != Route::Generate,
-            On::Chat => route == Route::Chat,
-            On::Completion => route == Route::Completion,
-            On::Generate => route == Route::Generate,
-        };
-        let Some(value) = lookup(fields, name).filter(|_| defined) else {
+        let Some(value) = lookup(fields, name).filter(|_| on.defines(route)) else {
             continue;
         };
         if !neutral.holds(value) {
@@ -125,6 +130,18 @@ pub(crate) fn refuse(route: Route, fields: &Map<String, Value>) -> Result<(), Ap
         }
     }
     Ok(())
+}
+
+/// The fields that are left when all that are known were taken, but for those that stand here and ask for nothing.
+pub(crate) fn unknown(route: Route, fields: Map<String, Value>) -> Vec<String> {
+    let stands = |name: &str| {
+        ROWS.iter()
+            .any(|Row(known, on, _)| *known == name && on.defines(route))
+    };
+    let left = fields
+        .into_iter()
+        .filter(|(name, value)| !value.is_null() && !stands(name));
+    left.map(|(name, _)| name).collect()
 }
 
 /// Finds a field by its dotted name.

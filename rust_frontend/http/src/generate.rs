@@ -21,6 +21,7 @@ use crate::output::{Echo, Extras, Output, Place, TokenIds};
 use crate::outputs::Outputs;
 use crate::refusal::of_generate;
 use crate::route::Route;
+use crate::warning::warn;
 use crate::{sse, whole};
 
 pub(crate) async fn chat(
@@ -47,6 +48,8 @@ struct Ready {
     reasoning: ReasoningFields,
     /// What stands before each answer of a chat.
     echo: Option<String>,
+    /// Names of fields without effect.
+    ignored: Vec<String>,
     order: Order,
 }
 
@@ -91,9 +94,9 @@ async fn handle(
     let mut outputs = submit(&state.app, &identity, ready.order, arrival)?;
     let prompt_ids = outputs.iter_mut().map(Output::take_prompt_ids).collect();
     let outputs = Outputs::new(outputs);
-    if stream {
+    let response = if stream {
         let keep_alive = state.app.settings.keep_alive;
-        return Ok(sse::answer(
+        sse::answer(
             outputs,
             prompt_ids,
             &identity,
@@ -101,9 +104,11 @@ async fn handle(
             Style { reasoning, echo },
             keep_alive,
         )
-        .await);
-    }
-    Ok(whole::answer(outputs, prompt_ids, identity, Style { reasoning, echo }).await?)
+        .await
+    } else {
+        whole::answer(outputs, prompt_ids, identity, Style { reasoning, echo }).await?
+    };
+    Ok(warn(response, &ready.ignored))
 }
 
 /// How much work a body is, in bytes of plain text: compiling a grammar takes as long as reading a large body.
@@ -123,13 +128,14 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
     let model = served_name(&app.model_names, body.model()?)?;
     match route {
         Route::Chat => {
-            let request = ChatRequest::from_body(body)?;
+            let mut request = ChatRequest::from_body(body)?;
             Ok(Ready {
                 model,
                 stream: request.stream,
                 include_usage: request.include_usage,
                 reasoning: request.reasoning,
                 echo: request.echo.clone(),
+                ignored: std::mem::take(&mut request.ignored),
                 order: Order {
                     prepared: vec![app.renderer.chat(&request, limits(app)?)?],
                     scheduling: scheduling(app, request.scheduling)?,
@@ -158,6 +164,7 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 include_usage: request.include_usage,
                 reasoning: ReasoningFields::default(),
                 echo: None,
+                ignored: request.ignored,
                 order: Order {
                     prepared,
                     scheduling: scheduling(app, request.scheduling)?,

@@ -123,15 +123,13 @@ fn dt13_each_chunk_holds_what_was_not_sent_before() {
     });
 }
 
+/// On Anthropic's route: messages.rs.
 #[test]
 fn ct16_a_turn_of_the_assistant_goes_on_where_it_is_asked_for() {
     within(async {
         let server = Server::start().await;
         let mut client = server.connect().await;
         let messages = json!([{"role": "user", "content": "Count to 3"}, {"role": "assistant", "content": "1, 2,"}]);
-        let anthropic = json!({"model": "test", "max_tokens": 20, "messages": messages});
-        let reply = client.ask_json("/v1/messages", &anthropic).await;
-        assert_eq!(reply.head.status, 404, "a route that is not served is none");
         let fields = json!({"messages": messages, "add_generation_prompt": false, "continue_final_message": true});
         client.post(CHAT, &chat(&fields)).await;
         let engine = async {

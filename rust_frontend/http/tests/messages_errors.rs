@@ -204,3 +204,33 @@ fn fields_without_effect_are_named_in_a_header() {
         }
     });
 }
+
+#[test]
+fn openais_routes_name_them_too() {
+    within(async {
+        let server = Server::start().await;
+        let messages = json!([{"role": "user", "content": "hi"}]);
+        for (path, prompt) in [
+            ("/v1/chat/completions", ("messages", messages)),
+            ("/v1/completions", ("prompt", json!("hi"))),
+        ] {
+            for stream in [false, true] {
+                let mut body = json!({
+                    "model": "test", "stream": stream, "temperature": 0.5, "best_of": 1, "suffix": null, "mood": "good",
+                });
+                body[prompt.0] = prompt.1.clone();
+                let mut client = server.connect().await;
+                client.post(path, &body).await;
+                let call = server.script.call().await;
+                call.say("x");
+                call.finish("stop");
+                let reply = client.reply().await;
+                assert_eq!(reply.head.status, 200, "{}", reply.text());
+                assert_eq!(
+                    reply.head.headers["x-octavo-warning"],
+                    "ignored fields: mood"
+                );
+            }
+        }
+    });
+}

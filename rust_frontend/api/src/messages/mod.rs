@@ -110,6 +110,8 @@ impl MessagesRequest {
             include_usage: true,
             return_token_ids: false,
             user: user(&mut fields)?,
+            echo: None,
+            ignored: Vec::new(),
         };
         quiet(&mut fields)?;
         let unknown = fields.into_iter().filter(|(_, value)| !value.is_null());

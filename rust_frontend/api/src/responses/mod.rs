@@ -93,6 +93,8 @@ impl ResponsesRequest {
             include_usage: true,
             return_token_ids: false,
             user: object.user.clone(),
+            echo: None,
+            ignored: Vec::new(),
         };
         options::quiet(&mut fields)?;
         let unknown = fields.into_iter().filter(|(_, value)| !value.is_null());
