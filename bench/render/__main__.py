@@ -50,11 +50,13 @@ class Row:
     per_second: float  # conversations
     spread: float  # (fastest - slowest) / median
     times: float  # conversations a second over those of Transformers in the same round
+    cpu_ms: float  # of a conversation, all threads
+    cpu_times: float  # CPU time of Transformers in the same round over this
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Turns of a growing conversation: milliseconds of one, on average."""
+    """Turns of a growing conversation: milliseconds of CPU of one, on average."""
 
     turns: int  # up to which
     tokens: int  # of the conversation then
@@ -76,13 +78,14 @@ def _folder(model: Path | None, scratch: Path) -> Path:
     return scratch
 
 
-def _rate(work: Callable[[Any], list[int]], inputs: Sequence[Any], clients: int) -> tuple[float, int]:
-    """Return inputs a second, and the tokens that came out."""
+def _measure(work: Callable[[Any], list[int]], inputs: Sequence[Any], clients: int) -> tuple[float, float, int]:
+    """Return inputs a second, milliseconds of CPU of one, and the tokens that came out."""
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(len, inputs[:clients]))  # threads are there
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         tokens = sum(map(len, pool.map(work, inputs)))
-        return len(inputs) / (time.perf_counter() - began), tokens
+        passed, cpu = time.perf_counter() - began, time.process_time() - cpu
+        return len(inputs) / passed, cpu * 1000 / len(inputs), tokens
 
 
 def _length(engines: Engines, texts: Conversations, tokens: int, clients: int, rounds: int, budget: int) -> list[Row]:
@@ -94,7 +97,7 @@ def _length(engines: Engines, texts: Conversations, tokens: int, clients: int, r
         "transformers, tokenizing alone": engines.transformers_encode,
         "octavo, tokenizing alone": engines.encode,
     }
-    rates: dict[str, list[float]] = {what: [] for what in work}
+    found: dict[str, list[tuple[float, float]]] = {what: [] for what in work}
     made = 0
     for number in range(rounds):
         for what, one in work.items():
@@ -102,19 +105,29 @@ def _length(engines: Engines, texts: Conversations, tokens: int, clients: int, r
             inputs: Sequence[Any] = [texts.draw(tokens, name) for name in names]
             if "alone" in what:
                 inputs = [engines.text(messages) for messages in inputs]
-            rate, out = _rate(one, inputs, clients)
-            rates[what].append(rate)
+            rate, cpu, out = _measure(one, inputs, clients)
+            found[what].append((rate, cpu))
             made += out
     each = made // (rounds * count * len(work))
-    return [_row(what, tokens, clients, each, rates) for what in work]
+    return [_row(what, tokens, clients, each, found) for what in work]
 
 
-def _row(what: str, tokens: int, clients: int, each: int, rates: dict[str, list[float]]) -> Row:
+def _row(what: str, tokens: int, clients: int, each: int, found: dict[str, list[tuple[float, float]]]) -> Row:
     alone = ", tokenizing alone" if "alone" in what else ""
-    mine, base = rates[what], rates[f"transformers{alone}"]
-    middle = statistics.median(mine)
-    times = statistics.median(rate / other for rate, other in zip(mine, base, strict=True))
-    return Row(what, tokens, clients, each, middle, (max(mine) - min(mine)) / middle, times)
+    pairs = list(zip(found[what], found[f"transformers{alone}"], strict=True))
+    rates = [rate for rate, _ in found[what]]
+    middle = statistics.median(rates)
+    return Row(
+        what,
+        tokens,
+        clients,
+        each,
+        per_second=middle,
+        spread=(max(rates) - min(rates)) / middle,
+        times=statistics.median(mine[0] / base[0] for mine, base in pairs),
+        cpu_ms=statistics.median(cpu for _, cpu in found[what]),
+        cpu_times=statistics.median(base[1] / mine[1] for mine, base in pairs),
+    )
 
 
 def _growing(engines: Engines, texts: Conversations, turns: int) -> list[Part]:
@@ -124,15 +137,15 @@ def _growing(engines: Engines, texts: Conversations, turns: int) -> list[Part]:
     spent: list[tuple[float, float]] = []
     for turn in texts.draw(turns * 180, "growing"):
         messages.append(turn)
-        began = time.perf_counter()
+        began = time.thread_time()
         text = engines.text(messages)
-        rendered = time.perf_counter()
+        rendered = time.thread_time()
         ids = engines.encode(text)
-        spent.append((rendered - began, time.perf_counter() - rendered))
+        spent.append((rendered - began, time.thread_time() - rendered))
         if len(messages) % (turns // _PARTS) == 0:
-            began = time.perf_counter()
+            began = time.thread_time()
             engines.transformers(messages)
-            whole = (time.perf_counter() - began) * 1000
+            whole = (time.thread_time() - began) * 1000
             render, encode = (1000 * statistics.fmean(times) for times in zip(*spent, strict=True))
             parts.append(Part(len(messages), len(ids), render, encode, whole))
             spent.clear()
@@ -141,9 +154,11 @@ def _growing(engines: Engines, texts: Conversations, turns: int) -> list[Part]:
 
 def _table(rows: Sequence[Row], growing: Sequence[Part], cost: Cost | None) -> str:
     """Return the figures as Markdown."""
-    lines = ["| tokens | clients | what | a second | spread | times |", "|---|---|---|---|---|---|"]
+    lines = ["| tokens | clients | what | a second | spread | times | CPU, ms | times |", "|---|" + "---|" * 7]
     for row in rows:
-        figures = f"{row.per_second:,.1f} | {row.spread:.0%} | {row.times:.1f} |"
+        figures = (
+            f"{row.per_second:,.1f} | {row.spread:.0%} | {row.times:.1f} | {row.cpu_ms:.3f} | {row.cpu_times:.1f} |"
+        )
         lines.append(f"| {row.measured_tokens:,} | {row.clients} | {row.what} | {figures}")
     lines += ["", "| turns | tokens | render, ms | encode, ms | Transformers, ms |", "|---|---|---|---|---|"]
     for part in growing:

@@ -16,6 +16,9 @@ use crate::splitter::Scan;
 use crate::steps::Steps;
 use crate::vocabulary::Vocabulary;
 
+/// Words that are looked up together.
+const BATCH: usize = 64;
+
 /// A word of which it is not known whether joining its bytes gives it.
 const UNKNOWN: u8 = 0;
 /// A word that its bytes join to.
@@ -77,6 +80,24 @@ impl Level {
             vocabulary,
             merges,
         })
+    }
+
+    /// Appends the ids of words. Reading the tables takes most of the time of new words, so that all reads are begun first.
+    fn batch(&self, batch: &[&str], words: &mut Words, ids: &mut Vec<u32>) {
+        let mut places = [0; BATCH];
+        let mut new = 0;
+        for word in batch {
+            if !Key::of(word.as_bytes()).is_some_and(|key| words.recent.has(key)) {
+                places[new] = self.vocabulary.approach(word.as_bytes());
+                new += 1;
+            }
+        }
+        for place in &places[..new] {
+            self.vocabulary.approach_sequence(*place);
+        }
+        for word in batch {
+            self.word(word.as_bytes(), words, ids);
+        }
     }
 
     /// Appends the ids of a word.
@@ -148,9 +169,19 @@ impl ByteLevel {
                 ids.push(id);
                 Ok(())
             }
-            Part::Text(text) => level.steps.words(scans, text, &mut |word| {
-                level.word(word.as_bytes(), words, &mut ids);
-            }),
+            Part::Text(text) => {
+                let (mut batch, mut count) = ([""; BATCH], 0);
+                let walked = level.steps.words(scans, text, &mut |word| {
+                    batch[count] = word;
+                    count += 1;
+                    if count == BATCH {
+                        level.batch(&batch, words, &mut ids);
+                        count = 0;
+                    }
+                });
+                level.batch(&batch[..count], words, &mut ids);
+                walked
+            }
         })?;
         self.scratch.put(scratch);
         Ok(ids)

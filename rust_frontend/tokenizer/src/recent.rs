@@ -45,6 +45,12 @@ impl Recent {
         true
     }
 
+    /// Whether a word is known.
+    #[inline]
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.0[key.place()].key == key
+    }
+
     /// Keeps the ids of a word, if they are few.
     pub(crate) fn put(&mut self, key: Key, ids: &[u32]) {
         if ids.len() > IDS {

@@ -60,11 +60,11 @@ impl Steps {
     ///
     /// # Errors
     /// A pattern that gives up on the text.
-    pub(crate) fn words(
+    pub(crate) fn words<'t>(
         &self,
         scans: &mut [Option<Scan>],
-        text: &str,
-        give: &mut impl FnMut(&str),
+        text: &'t str,
+        give: &mut impl FnMut(&'t str),
     ) -> Result<(), String> {
         words(&self.0, scans, text, give)
     }
@@ -96,11 +96,11 @@ fn step_of(step: &Value) -> Option<Step> {
     }
 }
 
-fn words(
+fn words<'t>(
     steps: &[Step],
     scans: &mut [Option<Scan>],
-    text: &str,
-    give: &mut impl FnMut(&str),
+    text: &'t str,
+    give: &mut impl FnMut(&'t str),
 ) -> Result<(), String> {
     let (Some((step, steps)), Some((scan, scans))) = (steps.split_first(), scans.split_first_mut())
     else {

@@ -1,5 +1,7 @@
 //! Byte sequences to ids: a table with open addressing, made once and read by all threads.
 
+use std::hint::black_box;
+
 /// An odd number whose bits are spread evenly: the golden ratio's.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -55,6 +57,20 @@ impl Vocabulary {
     /// The id at a place.
     pub(crate) fn id(&self, place: usize) -> u32 {
         self.slots[place].id
+    }
+
+    /// The place where the search for a sequence begins, read so that its line is on the way while others are read.
+    #[inline]
+    pub(crate) fn approach(&self, bytes: &[u8]) -> usize {
+        let place = hash(bytes) as usize & (self.slots.len() - 1);
+        black_box(self.slots[place].hash);
+        place
+    }
+
+    /// Reads the sequence that stands at a place, as [`Self::approach`] reads the place.
+    #[inline]
+    pub(crate) fn approach_sequence(&self, place: usize) {
+        black_box(self.bytes.get(self.slots[place].start as usize));
     }
 
     /// How many places there are.
