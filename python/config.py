@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from octavo.edge_config import EdgeConfig, EdgeSettings
 from octavo.errors import ConfigError
+from octavo.setting import Setting, choice, count, flag, float_type, or_none, power_of_two, seconds, setting, switched
 from octavo.setting_values import file, json_object, share
 
 __all__ = ["EngineConfig", "FrontendConfig", "KvEventsConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
@@ -93,87 +94,11 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     response_store: str | None = None  # file of the responses that are kept; None: memory
     response_store_max_bytes: int = 256 << 20  # of all of them; 0: none are kept
     response_store_max_age_s: float = 30 * 86400.0
+    edge: EdgeConfig = EdgeConfig()
 
 
 #: Log probabilities or logits; before or behind all that changes them.
 LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How one field of ServeConfig is given, checked and explained."""
-
-    name: str
-    default: Any
-    parse: Callable[[str], Any]
-    group: str
-    help: str
-    metavar: str
-    many: bool = False  # the flag takes several words
-    alias: str = ""  # another name of the flag
-    positional: bool = False
-    switch: bool = False  # no word: --name is true, --no-name is false
-
-    @property
-    def flag(self) -> str:
-        """The flag as a user types it."""
-        return self.name.upper() if self.positional else flag(self.name)
-
-    @property
-    def shown(self) -> str:
-        """The default as a user reads it."""
-        if self.switch:
-            return "on" if self.default else "off"
-        if self.default is None:
-            return "auto" if self.metavar.endswith("|auto") else "none"
-        return str(self.default)
-
-
-def flag(name: str) -> str:
-    """Return the flag of a field: `max_num_seqs` is `--max-num-seqs`."""
-    return "--" + name.replace("_", "-")
-
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def _number(text: str) -> int:
-    """Parse a count: "4096", "16k" is 16,000, "16K" is 16,384 (vLLM's rule)."""
-    if re.fullmatch(r"-[0-9.]+", text):
-        raise ValueError("must not be negative")
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kKmMgGtT]?)", text)
-    if match is None:
-        raise ValueError("must be a count such as 4096, 16k (16,000) or 16K (16,384); k, m, g, t and K, M, G, T")
-    return int(float(match[1]) * _UNITS[match[2]])
-
-
-def _count(low: int, high: int | None = None) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = _number(text)
-        if value < low:
-            raise ValueError(f"must be at least {low}")
-        if high is not None and value > high:
-            raise ValueError(f"must be at most {high}")
-        return value
-
-    return parse
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("must be a number of seconds") from None
-    if not 0 <= value < 1e9:
-        raise ValueError("must be 0 or more seconds")
-    return value
-
-
-def _or_none(word: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    def parse_or_none(text: str) -> Any:
-        return None if text == word else parse(text)
-
-    return parse_or_none
 
 
 def _kv_events(text: str) -> KvEventsConfig:
@@ -184,68 +109,14 @@ def _kv_events(text: str) -> KvEventsConfig:
 
 
 def _or_all(text: str) -> int:
-    return -1 if text == "-1" else _count(0)(text)
-
-
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return text
-
-    return parse
-
-
-def _dtype(text: str) -> str:
-    if text in ("float16", "half"):
-        raise ValueError("is not offered; take bfloat16 (as fast, wider range) or float32")
-    return _choice("auto", "bfloat16", "float32")({"float": "float32"}.get(text, text))
-
-
-def _power_of_two(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = _count(low, high)(text)
-        if value & (value - 1):
-            raise ValueError("must be a power of two")
-        return value
-
-    return parse
-
-
-def _setting(
-    default: Any,
-    parse: Callable[[str], Any],
-    group: str,
-    help: str,
-    metavar: str = "N",
-    *,
-    many: bool = False,
-    positional: bool = False,
-    switch: bool = False,
-    alias: str = "",
-) -> Any:
-    info = {"parse": parse, "group": group, "help": help, "metavar": metavar}
-    kinds = {"many": many, "positional": positional, "switch": switch, "alias": alias}
-    return dataclasses.field(default=default, metadata=info | kinds)
-
-
-def _boolean(text: str) -> bool:
-    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    if text.lower() not in words:
-        raise ValueError("must be true or false")
-    return words[text.lower()]
-
-
-def _switch(default: bool, group: str, help: str) -> Any:
-    """Describe a flag without a word: --name sets it, --no-name clears it."""
-    return _setting(default, _boolean, group, help, "", switch=True)
+    return -1 if text == "-1" else count(0)(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeConfig:
+class ServeConfig(EdgeSettings):
     """All that `octavo serve` can be told."""
 
-    model: str = _setting(
+    model: str = setting(
         "",
         str,
         "Model",
@@ -253,44 +124,44 @@ class ServeConfig:
         ".gguf file of it), or smollm2",
         positional=True,
     )
-    served_model_name: tuple[str, ...] = _setting(
+    served_model_name: tuple[str, ...] = setting(
         (), str, "Model", "names that clients may use for the model; default: MODEL as given", "NAME", many=True
     )
-    dtype: str = _setting("auto", _dtype, "Model", "auto (bfloat16), bfloat16 or float32", "TYPE")
-    load_format: str = _setting(
+    dtype: str = setting("auto", float_type, "Model", "auto (bfloat16), bfloat16 or float32", "TYPE")
+    load_format: str = setting(
         "auto",
-        _choice("auto", "dummy"),
+        choice("auto", "dummy"),
         "Model",
         "auto, or dummy: random weights from config.json alone; without a tokenizer, ids are the words w0, w1, ...",
         "FORMAT",
     )
-    revision: str = _setting(
+    revision: str = setting(
         "", str, "Model", "branch, tag or commit of a model on the Hub; default: its main branch", "NAME"
     )
-    tokenizer: str = _setting(
+    tokenizer: str = setting(
         "", str, "Model", "folder, tokenizer.json, .gguf file or Hub name of a tokenizer; default: the model's", "PATH"
     )
-    chat_template: str = _setting(
+    chat_template: str = setting(
         "", str, "Model", "file with a chat template, or the template itself; default: the model's", "PATH"
     )
-    hf_overrides: str = _setting("", json_object, "Model", "keys of config.json to replace, as JSON", "JSON")
-    trust_remote_code: bool = _switch(
+    hf_overrides: str = setting("", json_object, "Model", "keys of config.json to replace, as JSON", "JSON")
+    trust_remote_code: bool = switched(
         False, "Model", "accepted for vLLM's sake: octavo never runs code that a model brings along"
     )
-    device: str = _setting(
-        "auto", _choice("auto", "cpu", "cuda"), "Model", "auto (GPUs where there are any), cpu or cuda", "DEVICE"
+    device: str = setting(
+        "auto", choice("auto", "cpu", "cuda"), "Model", "auto (GPUs where there are any), cpu or cuda", "DEVICE"
     )
-    max_model_len: int | None = _setting(
+    max_model_len: int | None = setting(
         None,
-        _or_none("auto", _count(1)),
+        or_none("auto", count(1)),
         "Model",
         "longest prompt plus answer in tokens; auto: the model's context, or what the KV cache holds if that is less",
         "N|auto",
     )
-    seed: int = _setting(
-        0, _count(0, 2**63 - 1), "Model", "of dummy weights and of the seeds that requests without one are given"
+    seed: int = setting(
+        0, count(0, 2**63 - 1), "Model", "of dummy weights and of the seeds that requests without one are given"
     )
-    generation_config: str = _setting(
+    generation_config: str = setting(
         "auto",
         str,
         "Model",
@@ -298,25 +169,25 @@ class ServeConfig:
         "folder with such a file",
         "auto|vllm|FOLDER",
     )
-    override_generation_config: str = _setting(
+    override_generation_config: str = setting(
         "", json_object, "Model", "defaults of sampling that replace those, such as '{\"temperature\": 0.5}'", "JSON"
     )
-    max_logprobs: int = _setting(
+    max_logprobs: int = setting(
         20, _or_all, "Model", "log probabilities that a request may ask for with each token; -1: any number"
     )
-    logprobs_mode: str = _setting(
+    logprobs_mode: str = setting(
         "raw_logprobs",
-        _choice(*LOGPROBS_MODES),
+        choice(*LOGPROBS_MODES),
         "Model",
         "what log probabilities are taken from: raw_logprobs, raw_logits (the model's), or processed_logprobs, "
         "processed_logits (behind penalties, temperature, top_k and top_p)",
         "MODE",
     )
-    host: str = _setting(
+    host: str = setting(
         "127.0.0.1", str, "Server", "address to listen on; 0.0.0.0 for all: then give --api-key too", "ADDR"
     )
-    port: int = _setting(8000, _count(0, 65535), "Server", "port to listen on; 0: a free one, printed when ready")
-    api_key: tuple[str, ...] = _setting(
+    port: int = setting(8000, count(0, 65535), "Server", "port to listen on; 0: a free one, printed when ready")
+    api_key: tuple[str, ...] = setting(
         (),
         str,
         "Server",
@@ -325,75 +196,75 @@ class ServeConfig:
         "KEY",
         many=True,
     )
-    api_key_file: str | None = _setting(
+    api_key_file: str | None = setting(
         None,
-        _or_none("none", str),
+        or_none("none", str),
         "Server",
         "file with lines of ROLE[,ROLE] KEY, read again when it changes; roles: inference, render, metrics, admin, all",
         "FILE|none",
     )
-    max_open_requests: int = _setting(1024, _count(1), "Server", "requests held at once; more are answered with 429")
-    response_store: str | None = _setting(
-        None, _or_none("auto", str), "Server", "file that keeps responses; auto: it goes with the server", "FILE|auto"
+    max_open_requests: int = setting(1024, count(1), "Server", "requests held at once; more are answered with 429")
+    response_store: str | None = setting(
+        None, or_none("auto", str), "Server", "file that keeps responses; auto: it goes with the server", "FILE|auto"
     )
-    response_store_max_bytes: int = _setting(
-        256 << 20, _count(0), "Server", "responses kept, in bytes; the oldest go first; 0: none are kept"
+    response_store_max_bytes: int = setting(
+        256 << 20, count(0), "Server", "responses kept, in bytes; the oldest go first; 0: none are kept"
     )
-    response_store_max_age: float = _setting(30 * 86400.0, _seconds, "Server", "how long a response is kept", "SECONDS")
-    replay_timeout: float = _setting(
-        300.0, _seconds, "Server", "how long a stream waits for an engine that is being restarted", "SECONDS"
+    response_store_max_age: float = setting(30 * 86400.0, seconds, "Server", "how long a response is kept", "SECONDS")
+    replay_timeout: float = setting(
+        300.0, seconds, "Server", "how long a stream waits for an engine that is being restarted", "SECONDS"
     )
-    shutdown_timeout: float = _setting(
-        0.0, _seconds, "Server", "how long running requests may go on after Ctrl-C or SIGTERM", "SECONDS"
+    shutdown_timeout: float = setting(
+        0.0, seconds, "Server", "how long running requests may go on after Ctrl-C or SIGTERM", "SECONDS"
     )
-    tool_call_parser: str = _setting(
+    tool_call_parser: str = setting(
         "",
         str,
         "Chat",
         "format of the model's tool calls (hermes, qwen3_coder, ...), or auto: what its template and tokens say",
         "NAME",
     )
-    reasoning_parser: str = _setting(
+    reasoning_parser: str = setting(
         "", str, "Chat", "format of the model's reasoning (qwen3, deepseek_r1, ...), or auto", "NAME"
     )
-    enable_auto_tool_choice: bool = _switch(
+    enable_auto_tool_choice: bool = switched(
         False, "Chat", "let the model decide about tool calls (tool_choice auto); needs a parser"
     )
-    format_file: tuple[Path, ...] = _setting(
+    format_file: tuple[Path, ...] = setting(
         (), file, "Chat", "files of further output formats; their names win", "PATH", many=True
     )
-    trust_request_chat_template: bool = _switch(
+    trust_request_chat_template: bool = switched(
         False, "Chat", "render with the chat_template that a request brings; a template is a program of its author's"
     )
-    max_num_seqs: int = _setting(256, _count(1, 65536), "Engine", "requests that run at once")
-    enable_prefix_caching: bool = _switch(True, "Engine", "reuse KV blocks of prompts that begin alike")
-    max_num_batched_tokens: int | None = _setting(
+    max_num_seqs: int = setting(256, count(1, 65536), "Engine", "requests that run at once")
+    enable_prefix_caching: bool = switched(True, "Engine", "reuse KV blocks of prompts that begin alike")
+    max_num_batched_tokens: int | None = setting(
         None,
-        _or_none("auto", _count(1)),
+        or_none("auto", count(1)),
         "Engine",
         "tokens computed in one step; longer prompts are prefilled in chunks; auto: 2048 on CPUs, 8192 on GPUs, 16384 "
         "on those with 70 GiB or more",
         "N|auto",
     )
-    scheduling_policy: str = _setting(
+    scheduling_policy: str = setting(
         "fcfs",
-        _choice("fcfs", "priority"),
+        choice("fcfs", "priority"),
         "Engine",
         "fcfs: in the order of arrival; priority: by the requests' field `priority` first, lower is earlier",
         "POLICY",
     )
-    long_prefill_token_threshold: int | None = _setting(
+    long_prefill_token_threshold: int | None = setting(
         None,
-        _or_none("auto", _count(0)),
+        or_none("auto", count(0)),
         "Engine",
         "prompts with more tokens to compute get no more than this in a step that others want too; auto: half of "
         "--max-num-batched-tokens; 0: no limit",
         "N|auto",
     )
-    max_long_partial_prefills: int = _setting(
-        1, _count(1), "Engine", "prompts longer than that which are computed at a time; shorter ones go ahead"
+    max_long_partial_prefills: int = setting(
+        1, count(1), "Engine", "prompts longer than that which are computed at a time; shorter ones go ahead"
     )
-    kv_events_config: KvEventsConfig | None = _setting(  # noqa: RUF009  # a field, as all others
+    kv_events_config: KvEventsConfig | None = setting(  # noqa: RUF009  # a field, as all others
         None,
         _kv_events,
         "Engine",
@@ -401,62 +272,62 @@ class ServeConfig:
         '"endpoint": "tcp://127.0.0.1:5557", "replay_endpoint": "tcp://127.0.0.1:5558"}',
         "JSON",
     )
-    plans_in_flight: int | None = _setting(
+    plans_in_flight: int | None = setting(
         None,
-        _or_none("auto", _count(1, 2)),
+        or_none("auto", count(1, 2)),
         "Engine",
         "steps that are planned before their results are there; auto: 2 on GPUs, 1 on CPUs, which core and workers "
         "share",
         "N|auto",
     )
-    max_num_waiting: int | None = _setting(
+    max_num_waiting: int | None = setting(
         None,
-        _or_none("auto", _count(0)),
+        or_none("auto", count(0)),
         "Engine",
         "requests that wait in the engine for a place at most; more are answered with 429; auto: as many as "
         "--max-open-requests lets in",
         "N|auto",
     )
-    block_size: int = _setting(16, _power_of_two(1, 1024), "Engine", "tokens in one KV block (a power of two)")
-    kv_cache_memory_bytes: int | None = _setting(
+    block_size: int = setting(16, power_of_two(1, 1024), "Engine", "tokens in one KV block (a power of two)")
+    kv_cache_memory_bytes: int | None = setting(
         None,
-        _or_none("auto", _count(1)),
+        or_none("auto", count(1)),
         "Engine",
         "memory of the KV cache on each rank, such as 4G; auto: a quarter of the free memory, at most 4G; on GPUs what "
         "--gpu-memory-utilization leaves",
         "BYTES|auto",
     )
-    gpu_memory_utilization: float = _setting(
+    gpu_memory_utilization: float = setting(
         0.92, share, "Engine", "share of a GPU's memory for weights, steps and KV cache together", "SHARE"
     )
-    enforce_eager: bool = _switch(False, "Engine", "launch each kernel of a step by itself: record no CUDA graphs")
-    cuda_graph_sizes: tuple[int, ...] = _setting(
+    enforce_eager: bool = switched(False, "Engine", "launch each kernel of a step by itself: record no CUDA graphs")
+    cuda_graph_sizes: tuple[int, ...] = setting(
         (),
-        _count(1, 8192),
+        count(1, 8192),
         "Engine",
         "rows and tokens of the steps to record as CUDA graphs; default: a table up to 512",
         many=True,
         alias="--cudagraph-capture-sizes",
     )
-    tensor_parallel_size: int = _setting(1, _count(1, 64), "Engine", "worker processes that share each layer")
-    threads: int = _setting(
-        0, _count(0, 1024), "Engine", "CPU threads of each worker; 0: one core is left free, the rest divided"
+    tensor_parallel_size: int = setting(1, count(1, 64), "Engine", "worker processes that share each layer")
+    threads: int = setting(
+        0, count(0, 1024), "Engine", "CPU threads of each worker; 0: one core is left free, the rest divided"
     )
-    worker_timeout: float = _setting(
-        300.0, _seconds, "Engine", "a worker without progress for so long is taken for hung and restarted", "SECONDS"
+    worker_timeout: float = setting(
+        300.0, seconds, "Engine", "a worker without progress for so long is taken for hung and restarted", "SECONDS"
     )
-    process_timeout: float = _setting(
+    process_timeout: float = setting(
         60.0,
-        _seconds,
+        seconds,
         "Server",
         "an engine core or frontend that stands still for so long is taken for hung and restarted; 0: never",
         "SECONDS",
     )
-    max_restarts: int = _setting(
-        5, _count(0), "Engine", "restarts of workers, or of an engine core, within ten minutes before giving up"
+    max_restarts: int = setting(
+        5, count(0), "Engine", "restarts of workers, or of an engine core, within ten minutes before giving up"
     )
-    log_level: str = _setting(
-        "info", _choice("debug", "info", "warning", "error"), "Log", "debug, info, warning or error", "LEVEL"
+    log_level: str = setting(
+        "info", choice("debug", "info", "warning", "error"), "Log", "debug, info, warning or error", "LEVEL"
     )
 
     @property
@@ -466,8 +337,10 @@ class ServeConfig:
 
 
 def settings() -> tuple[Setting, ...]:
-    """Return the description of every field of ServeConfig, in order."""
-    return tuple(Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(ServeConfig))
+    """Return the description of every field of ServeConfig, in order; those of the edge come last."""
+    edge = {field.name for field in dataclasses.fields(EdgeSettings)}
+    fields = sorted(dataclasses.fields(ServeConfig), key=lambda field: field.name in edge)
+    return tuple(Setting(field.name, field.default, **field.metadata) for field in fields)
 
 
 def build(given: dict[str, str | Sequence[str]]) -> ServeConfig:
@@ -476,22 +349,23 @@ def build(given: dict[str, str | Sequence[str]]) -> ServeConfig:
     Raises ConfigError that names the flag, the value and what is allowed.
     """
     values: dict[str, Any] = {}
-    for setting in settings():
-        if setting.name in given:
-            values[setting.name] = _parse(setting, given[setting.name])
+    for one in settings():
+        if one.name in given:
+            values[one.name] = _parse(one, given[one.name])
     config = ServeConfig(**values)
     if config.enable_auto_tool_choice and not config.tool_call_parser:
         message = "--enable-auto-tool-choice needs --tool-call-parser: name the format of the model's calls, or auto"
         raise ConfigError(message, "enable_auto_tool_choice")
+    config.edge()  # raises where its flags contradict each other
     return config
 
 
-def _parse(setting: Setting, words: str | Sequence[str]) -> Any:
+def _parse(one: Setting, words: str | Sequence[str]) -> Any:
     texts = [words] if isinstance(words, str) else list(words)
     parsed = []
     for text in texts:
         try:
-            parsed.append(setting.parse(text))
+            parsed.append(one.parse(text))
         except ValueError as error:
-            raise ConfigError(f"{setting.flag} {text}: {error}", setting.name) from None
-    return tuple(parsed) if setting.many else parsed[0]
+            raise ConfigError(f"{one.flag} {text}: {error}", one.name) from None
+    return tuple(parsed) if one.many else parsed[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import os
 import shutil
@@ -30,11 +29,12 @@ from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervi
 from octavo.config import FrontendConfig, ServeConfig
 from octavo.engine_settings import RESTART_WINDOW_S, engine_config, model_files
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
+from octavo.listening import Listening, listening
 from octavo.modelfiles import ModelFiles, export_tokenizer
 from octavo.modelfiles.generation import GenerationSource
 from octavo.runfolder import run_folder, writing
 
-__all__ = ["serve"]
+__all__ = ["frontend_program", "serve"]
 
 _log = logging.getLogger("octavo.serve")
 
@@ -51,19 +51,22 @@ def serve(config: ServeConfig) -> int:
     _open_standard_files()
     log.setup("serve", config.log_level)
     began = time.monotonic()
-    frontend = _frontend_program()
+    frontend = frontend_program()
     _check_versions(frontend)
     files = model_files(config)
-    with _listen(config.host, config.port) as listener, run_folder() as folder:
+    tls = config.ssl_certfile is not None
+    with listening(config.host, config.port, config.uds, tls=tls) as listener, run_folder() as folder:
         generation = GenerationSource(config.generation_config, config.override_generation_config)
         with writing(folder):
             export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
-            _write_configs(config, files, listener, folder)
-        if not config.api_key and config.api_key_file is None and not _is_loopback(listener):
-            _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", _url(listener))
+            _write_configs(config, files, listener.socket, folder)
+        _check_frontend(frontend, folder)
+        asks = config.api_key or config.api_key_file is not None or config.ssl_cert_reqs == 2
+        if listener.exposed and not asks:
+            _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", listener.url)
         workers = f"{config.tensor_parallel_size} worker" + ("s" if config.tensor_parallel_size > 1 else "")
-        _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, _url(listener))
-        server = _Server(config, frontend, listener, folder, began)
+        _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, listener.url)
+        server = _Server(config, frontend, listener, folder, began, reloads=not _has_terminal())
         return anyio.run(server.run)
 
 
@@ -74,7 +77,18 @@ def _open_standard_files() -> None:
     os.close(number)
 
 
-def _frontend_program() -> str:
+def _has_terminal() -> bool:
+    """Whether SIGHUP may say that the terminal is gone, which ends the server; services have none."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
+        return True
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def frontend_program() -> str:
     """Return the path of octavo-frontend: $OCTAVO_FRONTEND, beside this Python, or on the PATH."""
     beside = shutil.which("octavo-frontend", path=sysconfig.get_path("scripts"))
     program = os.environ.get("OCTAVO_FRONTEND") or beside or shutil.which("octavo-frontend")
@@ -97,17 +111,12 @@ def _check_versions(frontend: str) -> None:
             )
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Bind the port; raises ConfigError when that is not possible."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except socket.gaierror as error:
-        raise ConfigError(f"--host {host}: no such address ({error.strerror})", "host") from None
-    except OSError as error:
-        help = "; choose another --port, or 0 for a free one" if error.errno in (13, 98) else ""
-        reason = "the port is in use" if error.errno == 98 else (error.strerror or str(error))
-        raise ConfigError(f"cannot listen on {host} port {port}: {reason}{help}", "port") from None
+def _check_frontend(frontend: str, folder: Path) -> None:
+    """Let the frontend read its keys and certificates before weights are; raises ConfigError with what it says."""
+    command = [frontend, "--config", str(folder / "frontend.json"), "--check"]
+    checked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False)
+    if checked.returncode != 0:
+        raise ConfigError(_last_record(checked.stderr.splitlines() or [f"{frontend} --check failed"]))
 
 
 def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path) -> None:
@@ -134,19 +143,11 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         response_store_max_age_s=config.response_store_max_age,
         log_level=config.log_level,
         trust_request_chat_template=config.trust_request_chat_template,
+        edge=config.edge(),
     )
     engine = engine_config(config, files, folder, endpoint)
     for name, record in (("frontend.json", frontend), ("engine.json", engine)):
         (folder / name).write_bytes(msgspec.json.encode(record))
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _is_loopback(listener: socket.socket) -> bool:
-    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 @dataclass
@@ -155,12 +156,15 @@ class _Server:
 
     config: ServeConfig
     frontend: str
-    listener: socket.socket
+    listener: Listening
     folder: Path
     began: float
+    reloads: bool = False  # SIGHUP means that files are to be read again
+    _frontend_pid: int | None = None
     _up: set[str] = field(default_factory=set)
     _said_ready: bool = False
     _stopping: bool = False
+    _forced: bool = False  # by a second signal
     _on_trial: bool = False  # the frontend tries requests that may have killed the engine core
 
     async def run(self) -> int:
@@ -184,14 +188,19 @@ class _Server:
         if failure is not None:
             raise _reason(failure)
         _log.info("stopped")
-        return 0
+        return 1 if self._forced else 0
 
     async def _watch_signals(self, supervisor: Supervisor, scope: anyio.CancelScope) -> None:
-        """Stop in order at the first signal, at once at the second."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        """Stop in order at the first signal, at once at the second; SIGHUP without a terminal is for the frontend."""
+        numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if self.reloads else [])]
+        with anyio.open_signal_receiver(*numbers) as signals:
             async for number in signals:
+                if number == signal.SIGHUP:
+                    self._reload()
+                    continue
                 if self._stopping:
                     _log.warning("%s again: stopping at once", signal.Signals(number).name)
+                    self._forced = True
                     scope.cancel()
                     return
                 self._stopping = True
@@ -200,13 +209,19 @@ class _Server:
                 _log.info("%s: stopping%s (again: at once)", signal.Signals(number).name, wait)
                 supervisor.stop()
 
+    def _reload(self) -> None:
+        """Let the frontend read its keys and certificates again."""
+        if self._frontend_pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._frontend_pid, signal.SIGHUP)
+
     def _engine(self) -> ProcessActor[dict[str, Any]]:
         argv = [sys.executable, "-m", "octavo.engine_core", "--config", str(self.folder / "engine.json")]
         return self._process("engine", argv, ())
 
     def _frontend(self) -> ProcessActor[dict[str, Any]]:
         argv = [self.frontend, "--config", str(self.folder / "frontend.json")]
-        return self._process("frontend", argv, (self.listener.fileno(),))
+        return self._process("frontend", argv, (self.listener.socket.fileno(),))
 
     def _process(self, name: str, argv: list[str], fds: tuple[int, ...]) -> ProcessActor[dict[str, Any]]:
         return ProcessActor(
@@ -227,10 +242,12 @@ class _Server:
             self._on_trial = bool(message.get("active"))
         if message["event"] not in ("listening", "ready"):
             return
+        if message["event"] == "listening":
+            self._frontend_pid = int(message["pid"])
         self._up.add(name)
         if len(self._up) == 2 and not self._said_ready and not self._stopping:
             self._said_ready = True
-            url = _url(self.listener)
+            url = self.listener.url
             seconds = time.monotonic() - self.began
             _log.info("%s is served at %s after %.1f s", self.config.names[0], url, seconds)
             with contextlib.suppress(OSError):  # nobody reads it

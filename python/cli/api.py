@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -14,14 +15,30 @@ from octavo.errors import OctavoError
 __all__ = ["Api"]
 
 
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
 class Api:
-    """Requests to one server. `url` is its address, with or without the path /v1."""
+    """Requests to one server. `url` is its address, with or without the path /v1, or unix:/path of its socket."""
 
     def __init__(self, url: str, key: str = "", timeout_s: float = 600.0) -> None:
+        self._unix = url.removeprefix("unix:") if url.startswith("unix:/") else None
+        if self._unix is not None:
+            url = "http://localhost"
         parts = urllib.parse.urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise OctavoError(f"--url {url}: must be an address such as http://127.0.0.1:8000")
-        self.url = f"{parts.scheme}://{parts.netloc}"
+        self.url = f"{parts.scheme}://{parts.netloc}" if self._unix is None else f"unix:{self._unix}"
         self._base = parts.path.rstrip("/").removesuffix("/v1")
         self._parts = parts
         self._key = key
@@ -37,6 +54,16 @@ class Api:
         finally:
             connection.close()
         return list(listed)
+
+    def text(self, path: str) -> str:
+        """Return what a route answers to GET; raises OctavoError."""
+        connection, response = self._send("GET", path, None)
+        try:
+            return response.read().decode()
+        except (OSError, http.client.HTTPException) as error:
+            raise OctavoError(f"the connection to {self.url} broke ({error or type(error).__name__})") from None
+        finally:
+            connection.close()
 
     def model(self, wanted: str | None) -> str:
         """Return the name to ask for: the wanted one, else the server's first; raises OctavoError."""
@@ -66,11 +93,16 @@ class Api:
         finally:
             connection.close()
 
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._unix is not None:
+            return _UnixConnection(self._unix, self._timeout_s)
+        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        return kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
+
     def _send(
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
+        connection = self._connection()
         headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
         try:
             connection.request(method, self._base + path, None if body is None else json.dumps(body), headers)

@@ -40,7 +40,9 @@ def add_flags(command: argparse.ArgumentParser) -> None:
         help="the server's key (default: $OPENAI_API_KEY)",
     )
     group.add_argument("--config", metavar="FILE", help="YAML file with settings of a server of one's own")
-    add_settings(command, model_required=False, without=["api_key"])  # its own server gets a key of its own
+    # Its own server gets a key of its own, and is reached over the loopback alone.
+    edge = [setting.name for setting in settings() if setting.group == "TLS"]
+    add_settings(command, model_required=False, without=["api_key", "uds", *edge])
 
 
 @contextlib.contextmanager

@@ -114,12 +114,21 @@ class Server:
         """Return the log so far."""
         return "".join(self.log)
 
+    def logged(self, words: str, times: int = 1) -> None:
+        """Wait until the log has said something so often."""
+        wait_for(lambda: self.text().count(words) >= times, 20, f"{times} times {words!r} in the log")
 
-def start(model: Path | str, *flags: str, env: dict[str, str] | None = None) -> Server:
-    """Start a server without waiting for it."""
+
+def start(model: Path | str, *flags: str, env: dict[str, str] | None = None, new_session: bool = False) -> Server:
+    """Start a server without waiting for it; in a new session it has no terminal, as a service has none."""
     command = [sys.executable, "-m", "octavo", "serve", str(model), "--port", "0", *flags]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+        start_new_session=new_session,
     )
     return Server(process)
 
@@ -141,9 +150,15 @@ def stop(server: Server) -> int:
 
 
 @contextlib.contextmanager
-def running(model: Path | str, *flags: str, env: dict[str, str] | None = None, exit_code: int = 0) -> Iterator[Server]:
+def running(
+    model: Path | str,
+    *flags: str,
+    env: dict[str, str] | None = None,
+    exit_code: int = 0,
+    new_session: bool = False,
+) -> Iterator[Server]:
     """Run a server until the end of the block; it must be ready in time and end with the exit code."""
-    server = start(model, *flags, env=env)
+    server = start(model, *flags, env=env, new_session=new_session)
     try:
         assert server.process.stdout is not None
         timer = threading.Timer(START_TIMEOUT_S, server.process.kill)

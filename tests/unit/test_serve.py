@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import socket
 import stat
 import subprocess
 import sys
@@ -59,23 +58,6 @@ def test_a_frontend_that_does_not_run_is_named(tmp_path: Path) -> None:
 def test_a_part_of_another_version_is_refused() -> None:
     with pytest.raises(ProtocolError, match=r"9\.8\.7"):
         serve._check_hello({"event": "started", "version": "9.8.7"})
-
-
-def test_a_host_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid"):
-        serve._listen("no.such.host.invalid", 0)
-
-
-@pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:"), ("::1", "http://[::1]:")])
-def test_urls_of_both_families(host: str, url: str) -> None:
-    if host == "::1" and not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
-    try:
-        listener = serve._listen(host, 0)
-    except ConfigError as error:
-        pytest.skip(str(error))
-    with listener:
-        assert serve._url(listener).startswith(url)
 
 
 def test_the_reason_of_a_part_is_what_the_user_reads() -> None:

@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Internal,
     /// No engine can take requests now: 503.
     Unavailable,
+    /// The answer took too long: 504.
+    Timeout,
 }
 
 impl ErrorKind {
@@ -38,6 +40,7 @@ impl ErrorKind {
             Self::Overloaded => 429,
             Self::Internal => 500,
             Self::Unavailable => 503,
+            Self::Timeout => 504,
         }
     }
 
@@ -50,7 +53,7 @@ impl ErrorKind {
             Self::Unauthenticated => "authentication_error",
             Self::Forbidden => "permission_error",
             Self::Overloaded => "rate_limit_error",
-            Self::Internal | Self::Unavailable => "server_error",
+            Self::Internal | Self::Unavailable | Self::Timeout => "server_error",
         }
     }
 }
@@ -87,6 +90,13 @@ impl ApiError {
             code,
             retry_after_s: None,
         }
+    }
+
+    /// 504: the answer was not complete within so many seconds.
+    pub fn timed_out(seconds: f64) -> Self {
+        let message =
+            format!("The request was not answered within {seconds} s, the server's limit.");
+        Self::new(ErrorKind::Timeout, "request_timeout", message)
     }
 
     /// 401: no key, or one that is not known.

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, header};
 use octavo_api::ApiError;
-use sha2::{Digest as _, Sha256};
 
-use crate::keys::Keys;
+use crate::admission::PerCaller;
+use crate::caller::Caller;
+use crate::held::HeldBody;
+use crate::keys::{KeyRing, Keys};
+use crate::peer::Peer;
 use crate::refusal::Refusal;
-use crate::roles::Role;
+use crate::roles::{Role, Roles};
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,70 +34,82 @@ pub type AccessTable = &'static [(&'static str, Access)];
 struct Door {
     keys: Arc<Keys>,
     table: AccessTable,
+    open: Arc<PerCaller>,
 }
 
-/// Puts the keys in front of all routes of the router, if any are configured.
-pub fn authorized(router: Router, keys: Arc<Keys>, table: AccessTable) -> Router {
+/// Puts the keys in front of all routes of the router, if any are configured. A caller may have so many requests open;
+/// `None`: any number.
+pub fn authorized(
+    router: Router,
+    keys: Arc<Keys>,
+    table: AccessTable,
+    max_requests: Option<usize>,
+) -> Router {
     if !keys.required() {
         return router;
     }
-    router.layer(from_fn_with_state(Door { keys, table }, ask))
-}
-
-/// Whose request it is: a digest of the key that came with it, or nothing where no key is asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Caller(Vec<u8>);
-
-impl Caller {
-    /// The bytes by which callers differ.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// A caller that was kept.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self(bytes.to_owned())
-    }
+    let open = Arc::new(PerCaller::new(max_requests));
+    router.layer(from_fn_with_state(Door { keys, table, open }, ask))
 }
 
 async fn ask(State(door): State<Door>, mut request: Request, next: Next) -> Response {
-    if let Some(key) = presented(request.headers()) {
-        let caller = Caller(Sha256::digest(key.as_bytes()).to_vec());
-        request.extensions_mut().insert(caller);
-    }
     match check(&door, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(None) => next.run(request).await,
+        Ok(Some(caller)) => {
+            let ticket = match door.open.enter(&caller) {
+                Ok(ticket) => ticket,
+                Err(error) => return refuse(error),
+            };
+            request.extensions_mut().insert(caller.clone());
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(caller);
+            if ticket.is_none() {
+                return response;
+            }
+            response.map(|body| Body::new(HeldBody::new(body, ticket)))
+        }
         Err(error) => refuse(error),
     }
 }
 
-fn check(door: &Door, request: &Request) -> Result<(), ApiError> {
+/// Says who asks; `None` where everybody may.
+fn check(door: &Door, request: &Request) -> Result<Option<Caller>, ApiError> {
     let path = request.extensions().get::<MatchedPath>();
     let access = path.and_then(|path| {
         let listed = door.table.iter().find(|(known, _)| *known == path.as_str());
         listed.map(|(_, access)| *access)
     });
     let role = match access.unwrap_or(Access::Needs(Role::Admin)) {
-        Access::Open => return Ok(()),
+        Access::Open => return Ok(None),
         Access::Needs(role) => role,
     };
-    let key = presented(request.headers()).ok_or_else(|| {
-        ApiError::unauthenticated(
-            "No API key was sent. Send one in the header Authorization: Bearer KEY.",
-        )
-    })?;
-    let roles = door.keys.roles(key).ok_or_else(|| {
-        ApiError::unauthenticated("The API key is not known to this server. Check it.")
-    })?;
+    let (caller, roles) = identify(&door.keys.ring(), request)?;
     if roles.has(role) {
-        return Ok(());
+        return Ok(Some(caller));
     }
     Err(ApiError::forbidden(format!(
-        "The API key is known, but it lacks the role {} that this route asks for.",
+        "The API key or certificate is known, but it lacks the role {} that this route asks for.",
         role.name()
     )))
+}
+
+/// The caller by key and by certificate, with the roles of both: SDKs send some key in any case.
+fn identify(ring: &KeyRing, request: &Request) -> Result<(Caller, Roles), ApiError> {
+    let peer = request.extensions().get::<Peer>();
+    let names = peer.map_or(&[][..], |peer| &peer.names[..]);
+    let by_name = ring.roles_of_certificate(names);
+    let key = presented(request.headers());
+    if let Some((key, roles)) = key.and_then(|key| Some((key, ring.roles(key)?))) {
+        let all = by_name.map_or(roles, |more| roles.and(more));
+        return Ok((Caller::of_key(key), all));
+    }
+    if let Some(roles) = by_name {
+        return Ok((Caller::of_names(names), roles));
+    }
+    Err(ApiError::unauthenticated(match key {
+        Some(_) => "The API key is not known to this server. Check it.",
+        None => "No API key was sent. Send one in the header Authorization: Bearer KEY.",
+    }))
 }
 
 /// The key of a request: `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`.
@@ -119,11 +135,11 @@ fn refuse(error: ApiError) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
     use axum::routing::get;
     use tower::ServiceExt as _;
 
     use super::*;
+    use crate::peer::San;
 
     const TABLE: AccessTable = &[
         ("/open", Access::Open),
@@ -141,7 +157,7 @@ mod tests {
         for path in ["/open", "/tokens", "/of/{name}", "/unlisted"] {
             router = router.route(path, get(|| async { "in" }));
         }
-        authorized(router, Arc::new(keys), TABLE)
+        authorized(router, Arc::new(keys), TABLE, None)
     }
 
     async fn status(router: &Router, path: &str, header: Option<(&str, &str)>) -> u16 {
@@ -190,6 +206,32 @@ mod tests {
                     "{path} {header:?}"
                 );
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_certificate_opens_what_its_rules_say_whatever_key_comes_along() {
+        let router = router(&["general-key"], "metrics san:DNS:grafana.example\n");
+        let peer = |name: &str| Peer {
+            address: None,
+            names: [San::Dns(name.to_owned())].into(),
+        };
+        let table = [
+            ("grafana.example", "/of/x", None, 200),
+            ("grafana.example", "/of/x", Some("EMPTY"), 200),
+            ("grafana.example", "/tokens", None, 403),
+            ("grafana.example", "/tokens", Some("general-key"), 200),
+            ("other.example", "/of/x", None, 401),
+            ("other.example", "/open", None, 200),
+        ];
+        for (name, path, key, wanted) in table {
+            let mut request = Request::builder().uri(path).extension(peer(name));
+            if let Some(key) = key {
+                request = request.header("authorization", format!("Bearer {key}"));
+            }
+            let request = request.body(Body::empty()).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), wanted, "{name} {path} {key:?}");
         }
     }
 

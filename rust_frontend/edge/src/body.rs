@@ -12,13 +12,21 @@ use octavo_api::{ApiError, ErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::admission::Lag;
 use crate::refusal;
+use crate::request_id::RequestId;
 use crate::settings::Settings;
 
 const KIB: usize = 1024;
 
 /// So much of a body that is too large is read and thrown away, since a client that still sends sees no answer.
 const DISCARD_FACTOR: usize = 4;
+
+/// A whole body may take so many times as long as the next part of it.
+const STALLS: u32 = 5;
+
+/// So much of a body goes into the log at most.
+const TOLD_BYTES: usize = 64 << 10;
 
 /// A request body, and its part of the memory that all of them may take.
 #[derive(Debug)]
@@ -35,6 +43,10 @@ pub struct BodyReader {
     timeout: Duration,
     /// One permit a KiB.
     memory: Arc<Semaphore>,
+    total: Duration,
+    lag: Arc<Lag>,
+    /// Whether bodies go into the log.
+    tell: bool,
 }
 
 impl BodyReader {
@@ -46,18 +58,34 @@ impl BodyReader {
             max_bytes: settings.max_body_bytes,
             timeout: settings.body_timeout,
             memory: Arc::new(Semaphore::new(permits)),
+            total: settings.body_timeout.saturating_mul(STALLS),
+            lag: Arc::default(),
+            tell: settings.log_prompts,
         }
+    }
+
+    /// What the I/O threads are late; no body is read while that is too much.
+    #[must_use]
+    pub fn lag(&self) -> Arc<Lag> {
+        Arc::clone(&self.lag)
     }
 
     /// Reads the whole body of a request that says it is JSON.
     ///
     /// # Errors
     /// 400 for another kind of content or a body that stops coming, 413 for one that is too large, 429 while too many are
-    /// being read.
+    /// being read, 503 while the server lags.
     pub async fn read(&self, request: Request) -> Result<JsonBody, ApiError> {
         let (head, mut body) = request.into_parts();
+        self.lag.check()?;
         check_content_type(&head.headers)?;
-        match self.collect(&mut body).await {
+        let collected = timeout(self.total, self.collect(&mut body)).await;
+        let collected =
+            collected.unwrap_or_else(|_| Err(refusal::body_stalled(self.total.as_secs())));
+        if let (true, Ok(body)) = (self.tell, &collected) {
+            tell(head.extensions.get::<RequestId>(), &body.bytes);
+        }
+        match collected {
             Err(error) if error.kind == ErrorKind::TooLarge => {
                 self.discard(&mut body, &head.headers).await;
                 Err(error)
@@ -131,6 +159,14 @@ impl BodyReader {
             }
         }
     }
+}
+
+/// Writes a body into the log, or its beginning.
+fn tell(id: Option<&RequestId>, body: &[u8]) {
+    let shown = String::from_utf8_lossy(&body[..body.len().min(TOLD_BYTES)]);
+    let id = id.map_or("", RequestId::as_str);
+    // As a JSON text it stays on one line.
+    tracing::info!("prompt {}", serde_json::json!({"id": id, "body": shown}));
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {

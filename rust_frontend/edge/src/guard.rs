@@ -4,24 +4,40 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::Method;
+use http_body::Body as _;
 use octavo_api::ApiError;
 use octavo_telemetry::Metrics;
 
+use crate::access_log::Entry;
+use crate::caller::Caller;
 use crate::contain::contain;
+use crate::held::{HeldBody, Watch as _};
+use crate::peer::Peer;
 use crate::refusal::{Refusal, defect};
 use crate::request_id::{HEADER, RequestId};
 
-/// Puts the guard around all routes: ids, panics that end one request alone, counts; and the errors of the API for paths and
-/// methods that are none.
-pub fn guarded(router: Router, metrics: Arc<Metrics>) -> Router {
+#[derive(Clone)]
+struct Guard {
+    metrics: Arc<Metrics>,
+    access_log: bool,
+}
+
+/// Puts the guard around all routes: ids, panics that end one request alone, counts, the access log where it is wanted; and
+/// the errors of the API for paths and methods that are none.
+pub fn guarded(router: Router, metrics: Arc<Metrics>, access_log: bool) -> Router {
+    let state = Guard {
+        metrics,
+        access_log,
+    };
     router
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(metrics, guard))
+        .layer(from_fn_with_state(state, guard))
 }
 
 async fn unknown_route(request: Request) -> Refusal {
@@ -36,7 +52,7 @@ async fn wrong_method(request: Request) -> Refusal {
 }
 
 /// Runs the handler. A panic in it is a 500 for this request alone.
-async fn guard(State(metrics): State<Arc<Metrics>>, mut request: Request, next: Next) -> Response {
+async fn guard(State(state): State<Guard>, mut request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
     let method = method_name(request.method());
@@ -46,6 +62,10 @@ async fn guard(State(metrics): State<Arc<Metrics>>, mut request: Request, next: 
         .map_or("unknown", MatchedPath::as_str)
         .to_owned();
     let start = Instant::now();
+    let entry = state.access_log.then(|| {
+        let peer = request.extensions().get::<Peer>();
+        Entry::new(id.clone(), method, path.clone(), peer, request.headers())
+    });
 
     let mut response = contain(id.as_str(), next.run(request))
         .await
@@ -54,13 +74,20 @@ async fn guard(State(metrics): State<Arc<Metrics>>, mut request: Request, next: 
         response.headers_mut().insert(HEADER, value);
     }
     let status = response.status().as_u16();
-    metrics.http_response(&path, method, status);
+    state.metrics.http_response(&path, method, status);
     tracing::debug!(
         "request {}: {method} {path} {status} after {:?}",
         id.as_str(),
         start.elapsed()
     );
-    response
+    let Some(mut entry) = entry else {
+        return response;
+    };
+    entry.answered(status, response.extensions_mut().remove::<Caller>());
+    if response.body().is_end_stream() {
+        entry.ended();
+    }
+    response.map(|body| Body::new(HeldBody::new(body, entry)))
 }
 
 /// The method as a label: one of a fixed set, whatever the client sent.

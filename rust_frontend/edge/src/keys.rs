@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::peer::{San, SanRule};
+use crate::reload::Reload;
 use crate::roles::{Role, Roles};
-
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// Shortest key that is taken: shorter ones can be tried one by one.
 const LEAST_CHARS: usize = 8;
@@ -18,10 +16,12 @@ const LEAST_CHARS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyRing {
     entries: Vec<([u8; 32], Roles)>,
+    certificates: Vec<(SanRule, Roles)>,
 }
 
 impl KeyRing {
-    /// Reads a key file: a line is `ROLE[,ROLE…] KEY` or `ROLE[,ROLE…] sha256:HEX`; `#` begins a comment.
+    /// Reads a key file: a line is `ROLE[,ROLE…] KEY`, `ROLE[,ROLE…] sha256:HEX` or, for client certificates,
+    /// `ROLE[,ROLE…] san:DNS:NAME` or `ROLE[,ROLE…] san:URI:NAME`; `#` begins a comment.
     ///
     /// # Errors
     /// Says which line is wrong, without the key.
@@ -32,13 +32,32 @@ impl KeyRing {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            ring.entries
-                .push(entry(line).map_err(|problem| format!("line {}: {problem}", index + 1))?);
+            ring.read(line)
+                .map_err(|problem| format!("line {}: {problem}", index + 1))?;
         }
-        if ring.entries.is_empty() {
+        if ring.entries.is_empty() && ring.certificates.is_empty() {
             return Err("has no key; a line is `ROLE[,ROLE] KEY`".to_owned());
         }
         Ok(ring)
+    }
+
+    fn read(&mut self, line: &str) -> Result<(), String> {
+        let (roles, key) = line
+            .split_once(char::is_whitespace)
+            .ok_or("must be `ROLE[,ROLE] KEY`")?;
+        let roles = Roles::parse(roles)?;
+        let key = key.trim();
+        if key.contains(char::is_whitespace) {
+            return Err("a key must not contain white space".to_owned());
+        }
+        if let Some(rule) = key.strip_prefix("san:") {
+            self.certificates.push((SanRule::parse(rule)?, roles));
+        } else if let Some(hex) = key.strip_prefix("sha256:") {
+            self.entries.push((from_hex(hex)?, roles));
+        } else {
+            self.add(key, roles)?;
+        }
+        Ok(())
     }
 
     /// Adds a key.
@@ -69,27 +88,22 @@ impl KeyRing {
         }
         found
     }
+
+    /// The roles of a client certificate with these names; `None` where no rule fits one of them.
+    #[must_use]
+    pub fn roles_of_certificate(&self, names: &[San]) -> Option<Roles> {
+        let fitting = self
+            .certificates
+            .iter()
+            .filter(|(rule, _)| names.iter().any(|name| rule.fits(name)));
+        fitting
+            .map(|(_, roles)| *roles)
+            .reduce(|all, more| all.and(more))
+    }
 }
 
 fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
-}
-
-fn entry(line: &str) -> Result<([u8; 32], Roles), String> {
-    let (roles, key) = line
-        .split_once(char::is_whitespace)
-        .ok_or("must be `ROLE[,ROLE] KEY`")?;
-    let roles = Roles::parse(roles)?;
-    let key = key.trim();
-    if let Some(hex) = key.strip_prefix("sha256:") {
-        return Ok((from_hex(hex)?, roles));
-    }
-    if key.contains(char::is_whitespace) {
-        return Err("a key must not contain white space".to_owned());
-    }
-    let mut one = KeyRing::default();
-    one.add(key, roles)?;
-    one.entries.pop().ok_or_else(String::new)
 }
 
 fn from_hex(text: &str) -> Result<[u8; 32], String> {
@@ -138,11 +152,10 @@ impl Keys {
         self.file.is_some() || !self.given.entries.is_empty()
     }
 
-    /// The roles of a key.
+    /// The keys and rules as they are now.
     #[must_use]
-    pub fn roles(&self, key: &str) -> Option<Roles> {
-        let ring = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
-        ring.roles(key)
+    pub fn ring(&self) -> Arc<KeyRing> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads the file again; what cannot be read leaves the keys as they are.
@@ -158,36 +171,25 @@ impl Keys {
             let read = KeyRing::parse(&text)
                 .map_err(|problem| format!("--api-key-file {shown}: {problem}"))?;
             ring.entries.extend(read.entries);
+            ring.certificates.extend(read.certificates);
         }
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ring);
         Ok(())
     }
-
-    /// Watches the file for as long as the server runs.
-    pub async fn watch(self: Arc<Self>) {
-        let Some(path) = self.file.clone() else {
-            return;
-        };
-        let mut seen = stamp(&path);
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let now = stamp(&path);
-            if now == seen {
-                continue;
-            }
-            seen = now;
-            match self.load() {
-                Ok(()) => tracing::info!("{} changed: its keys count from now on", path.display()),
-                Err(problem) => tracing::error!("{problem}; the keys of before stay"),
-            }
-        }
-    }
 }
 
-/// What changes when a file is written or replaced.
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let about = std::fs::metadata(path).ok()?;
-    Some((about.modified().ok()?, about.len()))
+impl Reload for Keys {
+    fn name(&self) -> &'static str {
+        "keys"
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.file.iter().cloned().collect()
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.load()
+    }
 }
 
 #[cfg(test)]
@@ -249,14 +251,14 @@ mod tests {
         std::fs::write(&path, "admin file-key-1\n").unwrap();
         let keys = Keys::new(&["given-key".to_owned()], Some(&path)).unwrap();
         assert!(keys.required());
-        assert!(!keys.roles("given-key").unwrap().has(Role::Admin));
+        assert!(!keys.ring().roles("given-key").unwrap().has(Role::Admin));
         std::fs::write(&path, "nonsense\n").unwrap();
         assert!(keys.load().unwrap_err().contains("line 1"));
-        assert!(keys.roles("file-key-1").unwrap().has(Role::Admin));
+        assert!(keys.ring().roles("file-key-1").unwrap().has(Role::Admin));
         std::fs::write(&path, "admin file-key-2\n").unwrap();
         keys.load().unwrap();
-        assert_eq!(keys.roles("file-key-1"), None);
-        assert!(keys.roles("given-key").is_some());
+        assert_eq!(keys.ring().roles("file-key-1"), None);
+        assert!(keys.ring().roles("given-key").is_some());
     }
 
     #[test]
@@ -265,19 +267,17 @@ mod tests {
         assert!(Keys::new(&["short".to_owned()], None).is_err());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_changed_file_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("keys");
-        std::fs::write(&path, "inference file-key-1\n").unwrap();
-        let keys = Arc::new(Keys::new(&[], Some(&path)).unwrap());
-        let watch = tokio::spawn(Arc::clone(&keys).watch());
-        tokio::task::yield_now().await;
-        std::fs::write(&path, "inference file-key-one\n").unwrap();
-        while keys.roles("file-key-one").is_none() {
-            tokio::time::sleep(LOOK).await;
-        }
-        assert_eq!(keys.roles("file-key-1"), None);
-        watch.abort();
+    #[test]
+    fn a_certificate_has_what_all_its_rules_allow() {
+        let text = "inference san:DNS:*.clients.example\nmetrics san:DNS:grafana.clients.example\n";
+        let ring = KeyRing::parse(text).unwrap();
+        let dns = |name: &str| San::Dns(name.to_owned());
+        let roles = ring.roles_of_certificate(&[dns("x"), dns("grafana.clients.example")]);
+        assert!(roles.is_some_and(|roles| roles.has(Role::Metrics) && roles.has(Role::Inference)));
+        let roles = ring.roles_of_certificate(&[dns("a.clients.example")]);
+        assert_eq!(roles, Some(Roles::of(Role::Inference)));
+        assert_eq!(ring.roles_of_certificate(&[dns("clients.example")]), None);
+        assert_eq!(ring.roles_of_certificate(&[]), None);
+        assert_eq!(ring.roles("san:DNS:*.clients.example"), None);
     }
 }

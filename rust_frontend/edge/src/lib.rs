@@ -3,15 +3,21 @@
 //! Charter: nothing that a client sends or leaves undone may stop the server, hold up others or take unbounded memory.
 //! No route lives here; the crates above bring a router and hand it to [`serve`].
 
+mod access_log;
+mod admission;
 mod authorize;
 mod body;
+mod caller;
 mod compute;
 mod contain;
 mod failure;
 mod guard;
+mod held;
 mod keys;
 mod listener;
+mod peer;
 mod refusal;
+mod reload;
 mod request_id;
 mod roles;
 mod server;
@@ -20,16 +26,22 @@ mod shutdown;
 mod signals;
 mod stall;
 mod tls;
+mod tls_store;
+mod waiting;
 
-pub use authorize::{Access, AccessTable, Caller, authorized};
+pub use admission::{Lag, TokenBudget, TokenTicket};
+pub use authorize::{Access, AccessTable, authorized};
 pub use body::{BodyReader, JsonBody};
+pub use caller::Caller;
 pub use compute::Compute;
 pub use contain::contain;
 pub use failure::Failure;
 pub use guard::guarded;
 pub use keys::{KeyRing, Keys};
-pub use listener::Listener;
+pub use listener::{Listener, Place};
+pub use peer::{Peer, San};
 pub use refusal::{RETRY_S, Refusal, defect, error_json, stopping};
+pub use reload::{Reload, watch};
 pub use request_id::RequestId;
 pub use roles::{Role, Roles};
 pub use server::serve;
@@ -37,3 +49,4 @@ pub use settings::{Settings, unix_seconds};
 pub use shutdown::Shutdown;
 pub use signals::Signals;
 pub use tls::{ClientCertificates, TlsError, TlsFiles};
+pub use tls_store::Tls;

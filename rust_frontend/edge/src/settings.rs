@@ -11,8 +11,15 @@ pub struct Settings {
     pub max_pending_bytes: usize,
     /// Largest request head, in bytes.
     pub max_head_bytes: usize,
-    /// A request's head must be complete so long after the connection fell idle.
+    /// Connections that are open at a time; further clients wait to be accepted.
+    pub max_connections: usize,
+    /// TLS handshakes that run at a time.
+    pub max_handshakes: usize,
+    /// A request's head must be complete so long after its first byte, the first of a connection after its beginning.
     pub head_timeout: Duration,
+    /// A connection without a request is closed after this time. Longer than proxies keep theirs (60 to 90 s), so that
+    /// none sends a request into a connection that is being closed.
+    pub idle_timeout: Duration,
     /// A TLS handshake must be done within this time.
     pub handshake_timeout: Duration,
     /// The next part of a body must come within this time.
@@ -23,6 +30,16 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// After running requests were told to end, connections get so long to send it.
     pub linger: Duration,
+    /// Tokens, prompt and possible output, of all open requests; more get 429. `None`: any number.
+    pub max_open_tokens: Option<u64>,
+    /// Requests that one key or certificate may have open; more get 429. `None`: any number.
+    pub max_requests_per_key: Option<usize>,
+    /// A request that is not answered within this time ends with an error. `None`: it may take for ever.
+    pub request_timeout: Option<Duration>,
+    /// Whether each request gets a line in the log.
+    pub access_log: bool,
+    /// Whether the log shows what clients send.
+    pub log_prompts: bool,
     /// Threads that parse, render and tokenize large bodies.
     pub compute_threads: usize,
 }
@@ -33,12 +50,20 @@ impl Default for Settings {
             max_body_bytes: 32 << 20,
             max_pending_bytes: 512 << 20,
             max_head_bytes: 64 << 10,
+            max_connections: 16384,
+            max_handshakes: 256,
             head_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
             handshake_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),
             linger: Duration::from_secs(1),
+            max_open_tokens: None,
+            max_requests_per_key: None,
+            request_timeout: None,
+            access_log: false,
+            log_prompts: false,
             compute_threads: 1,
         }
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tokio_rustls::TlsAcceptor;
 
 /// What the server asks of its clients: `--ssl-cert-reqs` 0, 1 and 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,90 +44,120 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The roots that client certificates must come from.
     pub client_roots: Option<PathBuf>,
+    /// The lists of revoked certificates, one of every issuer of clients.
+    pub client_crl: Option<PathBuf>,
     /// What is asked of clients.
     pub client_certificates: ClientCertificates,
 }
 
-/// Why TLS cannot work with these files. Messages name the file.
+/// Why TLS cannot work with these files. Messages name the flag and the file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that cannot be read as PEM.
-    #[error("{0}: {1}")]
-    File(PathBuf, String),
+    #[error("{0} {1}: {2}")]
+    File(&'static str, PathBuf, String),
     /// Files that do not fit each other.
     #[error("{0}")]
     Mismatch(String),
 }
+
+const CERTIFICATES: &str = "--ssl-certfile";
+const KEY: &str = "--ssl-keyfile";
+const ROOTS: &str = "--ssl-ca-certs";
+const CRL: &str = "--ssl-crl";
 
 impl TlsFiles {
     /// Reads the files.
     ///
     /// # Errors
     /// A file that is missing or no PEM, a key that is not the certificate's, client certificates without roots.
-    pub fn load(&self) -> Result<TlsAcceptor, TlsError> {
-        let provider = Arc::new(default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::Mismatch(error.to_string()))?;
         let builder = match self.client_certificates {
             ClientCertificates::None => builder.with_no_client_auth(),
-            wanted => {
-                let roots = Arc::new(self.roots()?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-                let verifier = if wanted == ClientCertificates::Optional {
-                    verifier.allow_unauthenticated()
-                } else {
-                    verifier
-                };
-                let verifier = verifier
-                    .build()
-                    .map_err(|error| TlsError::Mismatch(error.to_string()))?;
-                builder.with_client_cert_verifier(verifier)
-            }
+            wanted => builder.with_client_cert_verifier(self.verifier(wanted)?),
         };
-        let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| named(&self.key, &error))?;
-        let mut config = builder
-            .with_single_cert(certificates(&self.certificates)?, key)
-            .map_err(|error| {
-                TlsError::Mismatch(format!(
-                    "{} and {} cannot serve TLS together: {error}",
-                    self.certificates.display(),
-                    self.key.display()
-                ))
-            })?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| named(KEY, &self.key, &error))?;
+        let chain = certificates(CERTIFICATES, &self.certificates)?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+            TlsError::Mismatch(format!(
+                "{CERTIFICATES} {} and {KEY} {} cannot serve TLS together: {error}",
+                self.certificates.display(),
+                self.key.display()
+            ))
+        })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
+        Ok(Arc::new(config))
+    }
+
+    /// All files that are read.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let asked = [&self.client_roots, &self.client_crl];
+        let mut paths = vec![self.certificates.clone(), self.key.clone()];
+        paths.extend(asked.into_iter().flatten().cloned());
+        paths
+    }
+
+    fn verifier(
+        &self,
+        wanted: ClientCertificates,
+    ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+        let roots = Arc::new(self.roots()?);
+        let mut verifier =
+            WebPkiClientVerifier::builder_with_provider(roots, Arc::new(default_provider()));
+        if let Some(path) = &self.client_crl {
+            verifier = verifier.with_crls(crls(path)?);
+        }
+        if wanted == ClientCertificates::Optional {
+            verifier = verifier.allow_unauthenticated();
+        }
+        verifier
+            .build()
+            .map_err(|error| TlsError::Mismatch(error.to_string()))
     }
 
     fn roots(&self) -> Result<RootCertStore, TlsError> {
         let path = self.client_roots.as_deref().ok_or_else(|| {
-            TlsError::Mismatch(
-                "client certificates are asked for, and no roots to check them against".to_owned(),
-            )
+            TlsError::Mismatch(format!(
+                "--ssl-cert-reqs asks for client certificates, and there is no {ROOTS} to check them against"
+            ))
         })?;
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
+        for certificate in certificates(ROOTS, path)? {
             roots
                 .add(certificate)
-                .map_err(|error| named(path, &error))?;
+                .map_err(|error| named(ROOTS, path, &error))?;
         }
         Ok(roots)
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| named(path, &error))?;
+        .map_err(|error| named(flag, path, &error))?;
     if found.is_empty() {
-        return Err(named(path, &"it holds no certificate"));
+        return Err(named(flag, path, &"it holds no certificate"));
     }
     Ok(found)
 }
 
-fn named(path: &Path, error: &dyn std::fmt::Display) -> TlsError {
-    TlsError::File(path.to_owned(), error.to_string())
+fn crls(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let found = CertificateRevocationListDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| named(CRL, path, &error))?;
+    if found.is_empty() {
+        return Err(named(CRL, path, &"it holds no revocation list"));
+    }
+    Ok(found)
+}
+
+fn named(flag: &'static str, path: &Path, error: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File(flag, path.to_owned(), error.to_string())
 }
 
 #[cfg(test)]
@@ -145,6 +175,7 @@ mod tests {
             certificates: write("cert.pem", made.cert.pem()),
             key: write("key.pem", made.signing_key.serialize_pem()),
             client_roots: None,
+            client_crl: None,
             client_certificates: ClientCertificates::None,
         }
     }
@@ -175,6 +206,12 @@ mod tests {
             client_certificates: ClientCertificates::Required,
             ..good
         };
-        assert!(said(rootless).contains("no roots"));
+        assert!(said(rootless.clone()).contains("no --ssl-ca-certs"));
+        let listless = TlsFiles {
+            client_roots: Some(rootless.certificates.clone()),
+            client_crl: Some(rootless.certificates.clone()),
+            ..rootless
+        };
+        assert!(said(listless).contains("--ssl-crl"));
     }
 }

@@ -8,8 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Extension;
 use axum::routing::get;
-use octavo_edge::{ClientCertificates, Listener, Settings, Shutdown, TlsFiles, serve};
+use octavo_edge::{
+    ClientCertificates, Listener, Peer, Place, Reload as _, Settings, Shutdown, Tls, TlsFiles,
+    serve,
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -54,6 +58,7 @@ impl Papers {
             certificates: write("cert.pem", self.server.0.clone()),
             key: write("key.pem", self.server.1.serialize_pem()),
             client_roots: Some(write("roots.pem", self.root.pem())),
+            client_crl: None,
             client_certificates,
         }
     }
@@ -89,29 +94,60 @@ async fn ask(address: SocketAddr, connector: &TlsConnector) -> std::io::Result<S
     Ok(answer)
 }
 
-#[tokio::test]
-async fn clients_are_asked_for_what_the_server_wants_and_strangers_hold_up_nobody() {
-    let papers = Papers::new();
-    for (wanted, without) in [
-        (ClientCertificates::None, true),
-        (ClientCertificates::Optional, true),
-        (ClientCertificates::Required, false),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let tls = papers.write(folder.path(), wanted).load().unwrap();
+/// A server that says who asks.
+struct Server {
+    address: SocketAddr,
+    tls: Arc<Tls>,
+    shutdown: Shutdown,
+    task: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    fn start(files: TlsFiles) -> Self {
+        let tls = Arc::new(Tls::open(files).unwrap());
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let listener = Listener::new(socket).unwrap().with_tls(tls);
-        let address = listener.address();
+        let listener = Listener::new(socket).unwrap().with_tls(Arc::clone(&tls));
+        let Place::Tcp(address) = *listener.place() else {
+            unreachable!("a TCP socket")
+        };
         let shutdown = Shutdown::default();
         let ending = shutdown.clone();
-        let server = tokio::spawn(async move {
-            let router = Router::new().route("/", get(|| async { "hello" }));
+        let task = tokio::spawn(async move {
+            let say = |Extension(peer): Extension<Peer>| async move {
+                let names: Vec<String> = peer.names.iter().map(ToString::to_string).collect();
+                format!("hello {}", names.join(" "))
+            };
+            let router = Router::new().route("/", get(say));
             let settings = Settings::default();
             serve(listener, router, &settings, &ending, Duration::from_secs(5)).await
         });
+        Self {
+            address,
+            tls,
+            shutdown,
+            task,
+        }
+    }
+
+    async fn stop(self) {
+        self.shutdown.drain();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn clients_are_asked_for_what_the_server_wants_and_strangers_hold_up_nobody() {
+    let papers = Papers::new();
+    for (wanted, shown, without) in [
+        (ClientCertificates::None, "hello ", true),
+        (ClientCertificates::Optional, "hello DNS:client", true),
+        (ClientCertificates::Required, "hello DNS:client", false),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(papers.write(folder.path(), wanted));
         // One says nothing, one speaks plain HTTP: others are served meanwhile.
-        let silent = TcpStream::connect(address).await.unwrap();
-        let mut plain = TcpStream::connect(address).await.unwrap();
+        let silent = TcpStream::connect(server.address).await.unwrap();
+        let mut plain = TcpStream::connect(server.address).await.unwrap();
         plain
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .await
@@ -120,12 +156,31 @@ async fn clients_are_asked_for_what_the_server_wants_and_strangers_hold_up_nobod
         let _ = plain.read_to_end(&mut said).await;
         assert!(!String::from_utf8_lossy(&said).contains("hello"));
 
-        let answer = ask(address, &papers.connector(true)).await.unwrap();
-        assert!(answer.ends_with("hello"), "{answer}");
-        let answer = ask(address, &papers.connector(false)).await;
-        assert_eq!(answer.is_ok_and(|text| text.ends_with("hello")), without);
-        shutdown.drain();
-        server.await.unwrap().unwrap();
+        let answer = ask(server.address, &papers.connector(true)).await.unwrap();
+        assert!(answer.ends_with(shown), "{answer}");
+        let answer = ask(server.address, &papers.connector(false)).await;
+        assert_eq!(answer.is_ok_and(|text| text.ends_with("hello ")), without);
+        server.stop().await;
         drop(silent);
     }
+}
+
+#[tokio::test]
+async fn a_reload_swaps_all_files_or_none() {
+    let (papers, others) = (Papers::new(), Papers::new());
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(papers.write(folder.path(), ClientCertificates::Required));
+    let answers =
+        async |papers: &Papers| ask(server.address, &papers.connector(true)).await.is_ok();
+    assert!(answers(&papers).await && !answers(&others).await);
+
+    std::fs::write(folder.path().join("cert.pem"), &others.server.0).unwrap();
+    let problem = server.tls.reload().unwrap_err();
+    assert!(problem.contains("cannot serve TLS together"), "{problem}");
+    assert!(answers(&papers).await && !answers(&others).await);
+
+    others.write(folder.path(), ClientCertificates::Required);
+    server.tls.reload().unwrap();
+    assert!(!answers(&papers).await && answers(&others).await);
+    server.stop().await;
 }

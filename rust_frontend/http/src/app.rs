@@ -6,8 +6,8 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use octavo_edge::{
-    Access, AccessTable, BodyReader, Compute, Keys, Role, Settings, Shutdown, authorized, guarded,
-    unix_seconds,
+    Access, AccessTable, BodyReader, Compute, Keys, Role, Settings, Shutdown, TokenBudget,
+    authorized, guarded, unix_seconds,
 };
 use octavo_engine::Generate;
 use octavo_render::Renderer;
@@ -45,6 +45,7 @@ pub const ACCESS: AccessTable = &[
     ("/ready", Access::Open),
     ("/version", Access::Needs(Role::Inference)),
     ("/metrics", Access::Needs(Role::Metrics)),
+    ("/server_info", Access::Needs(Role::Admin)),
     ("/reset_prefix_cache", Access::Needs(Role::Admin)),
 ];
 
@@ -66,6 +67,10 @@ pub struct App {
     pub keys: Arc<Keys>,
     /// Limits and time-outs.
     pub settings: Settings,
+    /// Tokens that open requests may have together.
+    pub tokens: Arc<TokenBudget>,
+    /// How the server was set up, for `/server_info`; no secrets.
+    pub about: serde_json::Value,
     /// When to end.
     pub shutdown: Shutdown,
 }
@@ -81,7 +86,7 @@ pub(crate) struct AppState {
 }
 
 impl App {
-    /// Builds the routes.
+    /// Builds the routes. Must be called on a tokio runtime, which measures its own lag.
     pub fn into_router(self) -> Router {
         let metrics = Arc::clone(&self.metrics);
         let keys = Arc::clone(&self.keys);
@@ -100,6 +105,11 @@ impl App {
             created: unix_seconds(),
             app: self,
         });
+        let (max_requests, access_log) = {
+            let settings = &state.app.settings;
+            (settings.max_requests_per_key, settings.access_log)
+        };
+        tokio::spawn(state.bodies.lag().measure());
         let router = Router::new()
             .route("/v1/chat/completions", post(generate::chat))
             .route("/v1/completions", post(generate::completion))
@@ -122,10 +132,12 @@ impl App {
             .route("/ready", get(status::ready))
             .route("/version", get(status::version))
             .route("/metrics", get(status::metrics))
+            .route("/server_info", get(status::server_info))
             .route("/reset_prefix_cache", post(control::reset_prefix_cache))
             .with_state(state)
             .merge(text_routes(text));
-        guarded(authorized(router, keys, ACCESS), metrics).layer(from_fn(shaped))
+        let router = authorized(router, keys, ACCESS, max_requests);
+        guarded(router, metrics, access_log).layer(from_fn(shaped))
     }
 
     /// What answers between text and ids: held against what the engine says, and before there is one, the model's files.

@@ -208,6 +208,17 @@ pub(crate) fn scheduling(
     Err(ApiError::invalid("priority", message))
 }
 
+impl Order {
+    /// Tokens of prompts and possible outputs together.
+    fn tokens(&self) -> u64 {
+        let of = |prepared: &Prepared| {
+            let each = (prepared.prompt.len() as u64).saturating_add(prepared.sampling.max_tokens);
+            each.saturating_mul(prepared.n.into())
+        };
+        self.prepared.iter().map(of).fold(0, u64::saturating_add)
+    }
+}
+
 /// Hands all outputs of a request to the engine, those of a prompt one after the other.
 pub(crate) fn submit(
     app: &App,
@@ -222,6 +233,7 @@ pub(crate) fn submit(
         prompt_logprobs: order.prompt_logprobs,
         only_prompt: order.only_prompt,
     };
+    let ticket = Arc::new(app.tokens.enter(order.tokens())?);
     let single = order.prepared.len() == 1 && order.prepared[0].n == 1;
     for prepared in order.prepared {
         let prepared = Arc::new(prepared);
@@ -252,7 +264,7 @@ pub(crate) fn submit(
             if place.first {
                 metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
             }
-            outputs.push(Output::new(
+            let output = Output::new(
                 steps,
                 app.renderer.output(&prepared.output),
                 prepared.prompt.len(),
@@ -260,7 +272,9 @@ pub(crate) fn submit(
                 shown.extras(app, &prepared, place),
                 metrics,
                 app.shutdown.cut_token(),
-            ));
+            );
+            let limit = app.settings.request_timeout;
+            outputs.push(output.within(limit).holding(Arc::clone(&ticket)));
         }
     }
     Ok(outputs)

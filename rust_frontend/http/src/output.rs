@@ -1,14 +1,16 @@
 //! One request's answer as it comes: steps in, pieces of text out. Streams and whole answers are folds over it.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_api::{ApiError, FinishReason, PromptLogprobs, StopReason, Usage};
-use octavo_edge::stopping;
+use octavo_edge::{TokenTicket, stopping};
 use octavo_engine::{Step, StepStream};
 use octavo_parser::Event;
 use octavo_render::{OutputText, Prepared, Renderer, prompt_logprobs};
 use octavo_telemetry::{Outcome, RequestMetrics};
+use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::logprobs::{Shown, Told};
@@ -103,6 +105,9 @@ pub(crate) struct Output {
     begun: bool,
     /// The error that comes after the last text.
     failed: Option<ApiError>,
+    /// When the answer must be complete, and how long that was.
+    limit: Option<(Pin<Box<Sleep>>, Duration)>,
+    _ticket: Option<Arc<TokenTicket>>,
 }
 
 impl Output {
@@ -126,6 +131,8 @@ impl Output {
             cached_tokens: None,
             begun: false,
             failed: None,
+            limit: None,
+            _ticket: None,
         }
     }
 
@@ -137,6 +144,18 @@ impl Output {
     /// Whether it is the first output of its prompt.
     pub(crate) fn is_first(&self) -> bool {
         self.place.first
+    }
+
+    /// Ends with an error what is not complete by then.
+    pub(crate) fn within(mut self, limit: Option<Duration>) -> Self {
+        self.limit = limit.map(|limit| (Box::pin(sleep(limit)), limit));
+        self
+    }
+
+    /// Gives the ticket, which the outputs of a request share, back when they are over.
+    pub(crate) fn holding(mut self, ticket: Arc<TokenTicket>) -> Self {
+        self._ticket = Some(ticket);
+        self
     }
 
     /// Whether the engine is away and the request waits for it.
@@ -166,6 +185,10 @@ impl Output {
             biased;
             step = self.steps.next() => step,
             () = self.cut.cancelled() => return Err(stopping()),
+            seconds = overdue(&mut self.limit) => {
+                self.metrics.finish(Outcome::Error);
+                return Err(ApiError::timed_out(seconds));
+            }
         };
         let result = match step {
             Some(Ok(step)) => Ok(self.advance(&step)),
@@ -311,6 +334,17 @@ impl Output {
         if let Some(queued_us) = step.queued_us {
             self.metrics.queued(Duration::from_micros(queued_us));
         }
+    }
+}
+
+/// Waits until the time is over; says how many seconds it was.
+async fn overdue(limit: &mut Option<(Pin<Box<Sleep>>, Duration)>) -> f64 {
+    match limit {
+        Some((end, limit)) => {
+            end.await;
+            limit.as_secs_f64()
+        }
+        None => std::future::pending().await,
     }
 }
 

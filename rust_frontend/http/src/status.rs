@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
-use octavo_edge::{RETRY_S, Refusal, stopping};
+use octavo_edge::{RETRY_S, Refusal, stopping, unix_seconds};
 use octavo_telemetry::EngineView;
 use serde_json::{Value, json};
 
@@ -60,9 +60,40 @@ pub(crate) async fn version() -> Json<Value> {
     Json(json!({"version": octavo_wire::VERSION}))
 }
 
+/// Says what this server is and how it was set up.
+pub(crate) async fn server_info(State(state): State<Arc<AppState>>) -> Json<Value> {
+    let app = &state.app;
+    let engine = app.generate.info().map(|info| {
+        json!({
+            "model": info.model,
+            "dtype": info.dtype,
+            "max_model_len": info.max_model_len,
+            "vocab_size": info.vocab_size,
+            "num_blocks": info.num_blocks,
+            "block_size": info.block_tokens,
+            "max_num_seqs": info.max_num_seqs,
+            "world_size": info.world_size,
+            "prefix_caching": info.prefix_caching,
+            "startup_ms": info.startup_ms,
+        })
+    });
+    Json(json!({
+        "version": octavo_wire::VERSION,
+        "models": app.model_names,
+        "created": state.created,
+        "uptime_s": unix_seconds().saturating_sub(state.created),
+        "ready": app.generate.ready() && app.shutdown.accepting(),
+        "engine_restarts": app.generate.restarts(),
+        "engine": engine,
+        "settings": app.about,
+    }))
+}
+
 pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResponse {
     let generate = &state.app.generate;
     let (stats, info) = (generate.stats(), generate.info());
+    let lag = state.bodies.lag().last();
+    state.app.metrics.edge(lag, state.app.tokens.used());
     let text = state.app.metrics.encode(&EngineView {
         ready: generate.ready(),
         stats: stats.as_ref(),

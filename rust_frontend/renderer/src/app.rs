@@ -69,7 +69,13 @@ pub(crate) fn router(
         .route("/metrics", get(metrics_text))
         .with_state(state)
         .merge(text_routes(text));
-    guarded(authorized(router, Arc::clone(keys), ACCESS), metrics)
+    let router = authorized(
+        router,
+        Arc::clone(keys),
+        ACCESS,
+        settings.max_requests_per_key,
+    );
+    guarded(router, metrics, settings.access_log)
 }
 
 async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList> {

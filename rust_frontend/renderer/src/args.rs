@@ -69,6 +69,9 @@ pub(crate) struct Args {
     /// Client certificates: 0 not asked for, 1 checked where shown, 2 required
     #[arg(long, value_name = "0|1|2", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     ssl_cert_reqs: u8,
+    /// PEM file with revocation lists, one of every issuer of clients
+    #[arg(long, value_name = "FILE", requires = "ssl_ca_certs")]
+    ssl_crl: Option<PathBuf>,
     /// How much to log: debug, info, warning or error
     #[arg(long, default_value = "info", value_parser = octavo_telemetry::LEVELS)]
     pub(crate) log_level: String,
@@ -145,6 +148,7 @@ impl Args {
             certificates,
             key,
             client_roots: self.ssl_ca_certs.clone(),
+            client_crl: self.ssl_crl.clone(),
             client_certificates: ClientCertificates::from_number(self.ssl_cert_reqs)
                 .unwrap_or_default(),
         })

@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Failure, Keys, Listener, Settings, Shutdown, Signals, serve};
+use octavo_edge::{
+    Failure, Keys, Listener, Reload, Settings, Shutdown, Signals, Tls, serve, watch,
+};
 use octavo_render_http::TextService;
 
 use crate::app;
@@ -36,7 +38,8 @@ async fn until_signal(args: &Args, service: TextService) -> Result<(), Failure> 
     let keys =
         Keys::new(&args.api_keys(), args.api_key_file.as_deref()).map_err(Failure::Config)?;
     let keys = Arc::new(keys);
-    let listener = listen(args)?;
+    let tls = tls(args)?;
+    let listener = listen(args, tls.as_ref())?;
     let shutdown = Shutdown::default();
     let settings = Settings {
         compute_threads: args.threads(),
@@ -44,14 +47,23 @@ async fn until_signal(args: &Args, service: TextService) -> Result<(), Failure> 
     };
     let router = app::router(service, &settings, &shutdown, &keys);
     tokio::spawn(signals.obey(shutdown.clone()));
-    tokio::spawn(keys.watch());
+    let mut parts: Vec<Arc<dyn Reload>> = vec![keys];
+    parts.extend(tls.map(|tls| tls as Arc<_>));
+    tokio::spawn(watch(parts));
     announce(&listener);
     let served = serve(listener, router, &settings, &shutdown, PATIENCE).await;
     tracing::info!("stopped");
     served.map_err(|error| Failure::other(format!("cannot accept connections: {error}")))
 }
 
-fn listen(args: &Args) -> Result<Listener, Failure> {
+fn tls(args: &Args) -> Result<Option<Arc<Tls>>, Failure> {
+    let tls = args.tls().map(Tls::open).transpose();
+    Ok(tls
+        .map_err(|error| Failure::config(error.to_string()))?
+        .map(Arc::new))
+}
+
+fn listen(args: &Args, tls: Option<&Arc<Tls>>) -> Result<Listener, Failure> {
     let (host, port) = (args.host.as_str(), args.port);
     let socket = TcpListener::bind((host, port)).map_err(|error| {
         Failure::config(format!(
@@ -60,15 +72,10 @@ fn listen(args: &Args) -> Result<Listener, Failure> {
     })?;
     let listener = Listener::new(socket)
         .map_err(|error| Failure::other(format!("cannot listen on {host} port {port}: {error}")))?;
-    match args.tls() {
-        None => Ok(listener),
-        Some(files) => {
-            let tls = files
-                .load()
-                .map_err(|error| Failure::config(error.to_string()))?;
-            Ok(listener.with_tls(tls))
-        }
-    }
+    Ok(match tls {
+        Some(tls) => listener.with_tls(Arc::clone(tls)),
+        None => listener,
+    })
 }
 
 /// Says that connections are answered from now on.
@@ -79,7 +86,7 @@ fn announce(listener: &Listener) {
     let _ = writeln!(
         stdout,
         "octavo-renderer is ready at {scheme}://{}",
-        listener.address()
+        listener.place()
     )
     .and_then(|()| stdout.flush());
 }

@@ -14,11 +14,14 @@ pub(crate) struct Args {
     /// The configuration: a JSON object with the fields below
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    /// Only check the configuration, its keys and its certificates, and leave with 0 or 2
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 const MORE: &str = "\
 Fields of the configuration (octavo.config.FrontendConfig):
-  listen_fd            number of an inherited TCP socket that is bound and listens
+  listen_fd            number of an inherited TCP or Unix socket that is bound and listens
   engine_endpoint      where engine cores connect, such as ipc:///run/octavo/frontend.sock
   tokenizer_dir        folder with tokenizer.json, tokenizer_config.json, chat template, ...
   served_model_names   names that requests may use; the first is the main one
@@ -37,12 +40,14 @@ Fields of the configuration (octavo.config.FrontendConfig):
   log_level            debug, info, warning or error (info)
   trust_request_chat_template
                        whether requests may bring a chat template (false)
+  edge                 an object: TLS, limits and time-outs (octavo.edge_config.EdgeConfig)
 
 Life:
   stdin     must be a pipe that the parent holds open; at its end the program leaves at once
   stdout    JSON lines: {\"event\":\"listening\",...} when requests are answered, then a
             \"pulse\" each second
   stderr    the log
+  SIGHUP    reads keys and certificates again, as it does by itself when their files change
   SIGTERM   takes no more requests, lets running ones finish for shutdown_timeout_s, ends the
             rest with an error that clients can read, and leaves; a second one: leaves at once
 
@@ -65,7 +70,7 @@ mod tests {
         let fields = "listen_fd engine_endpoint tokenizer_dir served_model_names seed max_open_requests \
             replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
             enable_auto_tool_choice format_files api_keys api_key_file log_level \
-            trust_request_chat_template";
+            trust_request_chat_template edge";
         for field in fields.split_whitespace() {
             assert!(help.contains(field), "{field}");
         }

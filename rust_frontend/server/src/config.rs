@@ -6,6 +6,8 @@ use std::time::Duration;
 use octavo_edge::Failure;
 use serde::Deserialize;
 
+use crate::edge_config::EdgeConfig;
+
 /// The file's fields. Unknown ones are refused: a setting that does nothing would be worse.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +71,9 @@ pub(crate) struct Config {
     /// Older ones are gone.
     #[serde(default = "default_store_age")]
     pub(crate) response_store_max_age_s: f64,
+    /// TLS, limits and time-outs.
+    #[serde(default)]
+    pub(crate) edge: EdgeConfig,
 }
 
 fn default_store_bytes() -> u64 {
@@ -143,7 +148,27 @@ impl Config {
         self.replay_timeout()?;
         self.shutdown_timeout()?;
         self.response_store_max_age()?;
+        self.edge.settings(1)?;
+        self.edge.tls_files()?;
         Ok(())
+    }
+
+    /// What `/server_info` tells of the settings: no keys, and no paths but those of TLS.
+    pub(crate) fn about(&self) -> serde_json::Value {
+        serde_json::json!({
+            "seed": self.seed,
+            "max_open_requests": self.max_open_requests,
+            "replay_timeout_s": self.replay_timeout_s,
+            "shutdown_timeout_s": self.shutdown_timeout_s,
+            "scheduling_policy": self.scheduling_policy,
+            "tool_call_parser": self.tool_call_parser,
+            "reasoning_parser": self.reasoning_parser,
+            "enable_auto_tool_choice": self.enable_auto_tool_choice,
+            "asks_for_keys": !self.api_keys.is_empty() || self.api_key_file.is_some(),
+            "trust_request_chat_template": self.trust_request_chat_template,
+            "log_level": self.log_level,
+            "edge": self.edge,
+        })
     }
 
     pub(crate) fn replay_timeout(&self) -> Result<Duration, String> {
@@ -159,7 +184,8 @@ impl Config {
     }
 }
 
-fn seconds(name: &str, value: f64) -> Result<Duration, String> {
+/// Reads a number of seconds.
+pub(crate) fn seconds(name: &str, value: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value)
         .map_err(|_| format!("{name} is {value}; it must be a number of seconds, 0 or more"))
 }
@@ -189,28 +215,57 @@ mod tests {
         assert_eq!(config.log_level, "info");
     }
 
-    #[test]
-    fn the_fields_are_those_of_the_python_record() {
-        let source = include_str!("../../../python/config.py");
-        let (_, record) = source.split_once("class FrontendConfig(").unwrap();
+    /// The names of the fields of a record in a Python file.
+    fn fields_of<'a>(source: &'a str, record: &str) -> Vec<&'a str> {
+        let (_, record) = source.split_once(&format!("class {record}(")).unwrap();
         let (record, _) = record.split_once("\n\n\n").unwrap();
         let fields = record
             .lines()
             .filter_map(|line| line.strip_prefix("    ")?.split_once(": "));
-        let names: Vec<&str> = fields
+        fields
             .map(|(name, _)| name)
             .filter(|name| !name.contains('"'))
-            .collect();
-        assert!(
-            names.contains(&"listen_fd") && names.len() >= 9,
-            "{names:?}"
-        );
+            .collect()
+    }
+
+    /// Refuses names that the record does not have.
+    fn knows<T: serde::de::DeserializeOwned>(names: &[&str], least: usize) {
+        assert!(names.len() >= least, "{names:?}");
         for name in names {
-            let text = format!("{{\"{name}\": []}}");
-            let error = serde_json::from_str::<Config>(&text)
-                .unwrap_err()
-                .to_string();
-            assert!(!error.contains("unknown field"), "{name}: {error}");
+            // No field is a map of maps.
+            let text = format!("{{\"{name}\": {{\"x\": {{}}}}}}");
+            let error = serde_json::from_str::<T>(&text)
+                .err()
+                .map(|error| error.to_string());
+            let unknown = format!("unknown field `{name}`");
+            assert!(
+                !error.is_some_and(|error| error.contains(&unknown)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_fields_are_those_of_the_python_records() {
+        let edge = include_str!("../../../python/edge_config.py");
+        let whole = include_str!("../../../python/config.py");
+        knows::<Config>(&fields_of(whole, "FrontendConfig"), 9);
+        knows::<EdgeConfig>(&fields_of(edge, "EdgeConfig"), 4);
+        knows::<crate::edge_config::TlsConfig>(&fields_of(edge, "TlsConfig"), 5);
+    }
+
+    #[test]
+    fn the_edge_is_checked_too() {
+        for (field, said) in [
+            (r#""max_body_bytes": 0"#, "edge.max_body_bytes is 0"),
+            (r#""idle_timeout_s": -1"#, "edge.idle_timeout_s is -1"),
+            (
+                r#""tls": {"certfile": "c", "keyfile": "k", "cert_reqs": 3}"#,
+                "edge.tls.cert_reqs is 3",
+            ),
+        ] {
+            let error = parse(&format!("{LEAST}, \"edge\": {{{field}}}}}")).unwrap_err();
+            assert!(error.to_string().contains(said), "{error}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod edge_config;
 mod events;
 mod process;
 mod run;
@@ -27,7 +28,14 @@ fn main() -> ExitCode {
     // A configuration that was read has a level that the log knows, and nobody set the log up before.
     let _ = octavo_telemetry::setup(PROCESS, level);
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    match config.and_then(|config| start(&config)) {
+    let done = config.and_then(|config| {
+        if args.check {
+            run::check(&config)
+        } else {
+            start(&config)
+        }
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             tracing::error!("{failure}");

@@ -7,14 +7,21 @@
 use std::io::{self, Read as _};
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
 
-/// Takes over an inherited TCP socket that listens.
+/// A socket of the parent's that listens.
+pub(crate) enum Inherited {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// Takes over an inherited socket that listens.
 ///
 /// Must be called at most once for a descriptor, and before anything else could have opened it.
 ///
 /// # Errors
 /// The descriptor is not open, or no listening socket.
-pub(crate) fn inherited_listener(fd: RawFd) -> io::Result<TcpListener> {
+pub(crate) fn inherited_listener(fd: RawFd) -> io::Result<Inherited> {
     // SAFETY: F_SETFD takes an integer and touches no memory; on a descriptor that is not open it fails.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
@@ -22,16 +29,20 @@ pub(crate) fn inherited_listener(fd: RawFd) -> io::Result<TcpListener> {
     // SAFETY: the descriptor is open, as the call above found. It was opened by the parent for this process, whose own
     // code opens nothing under a number that it was given, so that nobody else owns it.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-    if !listens(fd)? {
+    if option(fd, libc::SO_ACCEPTCONN)? == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the socket does not listen",
         ));
     }
-    Ok(TcpListener::from(owned))
+    match option(fd, libc::SO_DOMAIN)? {
+        libc::AF_UNIX => Ok(Inherited::Unix(UnixListener::from(owned))),
+        _ => Ok(Inherited::Tcp(TcpListener::from(owned))),
+    }
 }
 
-fn listens(fd: RawFd) -> io::Result<bool> {
+/// An integer that the system tells of a socket.
+fn option(fd: RawFd, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut size = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
     // SAFETY: value and size outlive the call, and size is that of value.
@@ -39,7 +50,7 @@ fn listens(fd: RawFd) -> io::Result<bool> {
         libc::getsockopt(
             fd,
             libc::SOL_SOCKET,
-            libc::SO_ACCEPTCONN,
+            name,
             (&raw mut value).cast(),
             &raw mut size,
         )
@@ -47,7 +58,7 @@ fn listens(fd: RawFd) -> io::Result<bool> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
-        Ok(value != 0)
+        Ok(value)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Failure, Keys, Listener, Settings, Shutdown, Signals, serve};
+use octavo_edge::{
+    Failure, Keys, Listener, Reload, Shutdown, Signals, Tls, TokenBudget, serve, watch,
+};
 use octavo_engine::{EngineClient, EngineConfig};
 use octavo_http::{App, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
@@ -12,23 +14,22 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::events::{beat, report, report_trials};
-use crate::process;
+use crate::process::{self, Inherited};
 
 /// Serves until a signal comes.
 pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), Failure> {
     let shutdown = Shutdown::default();
     let signals = Signals::new()
         .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
-    let listener = listen(config)?;
+    let keys = keys(config)?;
+    let tls = tls(config)?;
+    let listener = listen(config, tls.as_ref())?;
     let renderer = load(config)?;
-    let keys = Keys::new(&config.api_keys, config.api_key_file.as_deref())
-        .map(Arc::new)
-        .map_err(Failure::Config)?;
     let client = connect(config).await?;
-    let settings = Settings {
-        compute_threads,
-        ..Settings::default()
-    };
+    let settings = config
+        .edge
+        .settings(compute_threads)
+        .map_err(Failure::Config)?;
     let app = App {
         generate: Arc::clone(&client) as Arc<_>,
         renderer: Arc::new(renderer),
@@ -37,12 +38,16 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         priorities: config.scheduling_policy == "priority",
         responses: store(config)?,
         keys: Arc::clone(&keys),
+        tokens: Arc::new(TokenBudget::new(settings.max_open_tokens)),
+        about: config.about(),
         settings: settings.clone(),
         shutdown: shutdown.clone(),
     };
     let patience = config.shutdown_timeout().map_err(Failure::Config)?;
     tokio::spawn(signals.obey(shutdown.clone()));
-    tokio::spawn(keys.watch());
+    let mut parts: Vec<Arc<dyn Reload>> = vec![keys];
+    parts.extend(tls.map(|tls| tls as Arc<_>));
+    tokio::spawn(watch(parts));
     announce(&listener);
     beat().map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
     tokio::spawn(report_trials(client.trial()));
@@ -72,15 +77,40 @@ fn store(config: &Config) -> Result<Option<Arc<ResponseStore>>, Failure> {
     store.map(Arc::new).map(Some).map_err(failed)
 }
 
-fn listen(config: &Config) -> Result<Listener, Failure> {
+/// Reads what can be wrong with the configuration and costs next to nothing to read.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+    keys(config)?;
+    tls(config)?;
+    Ok(())
+}
+
+fn keys(config: &Config) -> Result<Arc<Keys>, Failure> {
+    Keys::new(&config.api_keys, config.api_key_file.as_deref())
+        .map(Arc::new)
+        .map_err(Failure::Config)
+}
+
+fn tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
+    let files = config.edge.tls_files().map_err(Failure::Config)?;
+    let tls = files.map(Tls::open).transpose();
+    Ok(tls
+        .map_err(|error| Failure::config(error.to_string()))?
+        .map(Arc::new))
+}
+
+fn listen(config: &Config, tls: Option<&Arc<Tls>>) -> Result<Listener, Failure> {
     let fd = config.listen_fd;
-    process::inherited_listener(fd)
-        .and_then(Listener::new)
-        .map_err(|error| {
-            Failure::config(format!(
-                "listen_fd {fd} is no TCP socket that listens: {error}"
-            ))
-        })
+    let listener = process::inherited_listener(fd).and_then(|socket| match socket {
+        Inherited::Tcp(socket) => Listener::new(socket),
+        Inherited::Unix(socket) => Listener::unix(socket),
+    });
+    let listener = listener.map_err(|error| {
+        Failure::config(format!("listen_fd {fd} is no socket that listens: {error}"))
+    })?;
+    Ok(match tls {
+        Some(tls) => listener.with_tls(Arc::clone(tls)),
+        None => listener,
+    })
 }
 
 fn load(config: &Config) -> Result<Renderer, Failure> {
@@ -124,6 +154,6 @@ async fn connect(config: &Config) -> Result<Arc<EngineClient>, Failure> {
 
 /// Tells the supervisor that connections are answered from now on.
 fn announce(listener: &Listener) {
-    let fields = json!({"pid": std::process::id(), "address": listener.address().to_string()});
+    let fields = json!({"pid": std::process::id(), "address": listener.place().to_string()});
     report("listening", fields);
 }

@@ -3,7 +3,8 @@
 //! Engine figures are those of the engine's latest `Stats` and are taken over at each scrape; request figures are
 //! counted here, from what clients were sent. Handles are resolved once per request, never per token.
 
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -59,6 +60,8 @@ pub struct Metrics {
     registry: Registry,
     engine: EngineMetrics,
     http: Family<HttpLabels, Counter>,
+    lag: Gauge<f64, AtomicU64>,
+    open_tokens: Gauge,
     request: RequestHandles,
 }
 
@@ -102,10 +105,23 @@ impl Metrics {
             "HTTP responses by route, method and status",
             http.clone(),
         );
+        let (lag, open_tokens) = (Gauge::default(), Gauge::default());
+        registry.register(
+            "octavo:frontend_lag_seconds",
+            "How late the frontend's threads come to what is due",
+            lag.clone(),
+        );
+        registry.register(
+            "octavo:num_tokens_open",
+            "Tokens, prompt and possible output, of the requests that clients wait for",
+            open_tokens.clone(),
+        );
         Self {
             registry,
             engine,
             http,
+            lag,
+            open_tokens,
             request,
         }
     }
@@ -125,6 +141,8 @@ impl Metrics {
             registry,
             engine: EngineMetrics::default(),
             http,
+            lag: Gauge::default(),
+            open_tokens: Gauge::default(),
             request: RequestHandles::register(&mut Registry::default()),
         }
     }
@@ -143,6 +161,13 @@ impl Metrics {
             status,
         };
         self.http.get_or_create(&labels).inc();
+    }
+
+    /// Takes over what the edge says of itself.
+    pub fn edge(&self, lag: Duration, open_tokens: u64) {
+        self.lag.set(lag.as_secs_f64());
+        self.open_tokens
+            .set(i64::try_from(open_tokens).unwrap_or(i64::MAX));
     }
 
     /// Writes all metrics in Prometheus's text format, with the engine as it is now.

@@ -36,6 +36,7 @@ impl From<&ApiError> for AnthropicError {
             ErrorKind::TooLarge => "request_too_large",
             ErrorKind::Overloaded => "rate_limit_error",
             ErrorKind::Internal => "api_error",
+            ErrorKind::Timeout => "timeout_error",
             ErrorKind::Unavailable => "overloaded_error",
         };
         Self {

@@ -167,6 +167,11 @@ impl Client {
         self.buffer.is_empty() && matches!(self.stream.read(&mut [0]).await, Ok(0) | Err(_))
     }
 
+    /// Reads so many bytes of a body and forgets them.
+    pub async fn skip(&mut self, count: usize) {
+        self.exact(count).await;
+    }
+
     async fn line(&mut self) -> String {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\r\n") {

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo_edge::{Keys, Listener, Settings, Shutdown, serve};
+use octavo_edge::{Keys, Listener, Place, Settings, Shutdown, TokenBudget, serve};
 use octavo_http::{App, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::{EngineView, Metrics};
@@ -89,15 +89,12 @@ impl Server {
 
     /// Starts a server that asks for keys.
     pub async fn locked(keys: Keys) -> Self {
+        Self::locked_with(keys, Settings::default()).await
+    }
+
+    pub async fn locked_with(keys: Keys, settings: Settings) -> Self {
         let none = ParserSettings::default();
-        Self::start_keyed(
-            model::folder(),
-            Settings::default(),
-            Duration::ZERO,
-            &none,
-            keys,
-        )
-        .await
+        Self::start_keyed(model::folder(), settings, Duration::ZERO, &none, keys).await
     }
 
     async fn start_all(
@@ -129,11 +126,15 @@ impl Server {
             priorities: true,
             responses: Some(Arc::new(store)),
             keys: Arc::new(keys),
+            tokens: Arc::new(TokenBudget::new(settings.max_open_tokens)),
+            about: serde_json::Value::Null,
             settings: settings.clone(),
             shutdown: shutdown.clone(),
         };
         let listener = Listener::new(std::net::TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
-        let address = listener.address();
+        let Place::Tcp(address) = *listener.place() else {
+            unreachable!("a TCP socket")
+        };
         let ending = shutdown.clone();
         let task = tokio::spawn(async move {
             serve(listener, app.into_router(), &settings, &ending, patience).await

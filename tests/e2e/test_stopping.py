@@ -1,0 +1,223 @@
+"""How a server ends, loses its front, and refuses to begin: cases SU01, SU03, SU04, SU06, SE04."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pickle
+import pty
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Semaphore
+
+import httpx
+import openai
+import psutil
+import pytest
+
+from tests.e2e.server import Server, running, start, stop, wait_for
+
+FLAGS = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
+STREAMS = 4
+
+
+def stream(server: Server, begun: Semaphore) -> tuple[int, str]:
+    """Stream a long completion; return how many chunks came and how it ended: its finish_reason, or the error."""
+    chunks = 0
+    reason = "nothing"
+    try:
+        answer = server.client().completions.create(
+            model="tiny", prompt="a", max_tokens=480, stream=True, extra_body={"ignore_eos": True}
+        )
+        for chunk in answer:
+            chunks += 1
+            if chunks == 1:
+                begun.release()
+            reason = chunk.choices[0].finish_reason or reason
+    except openai.APIError as error:
+        return chunks, error.message
+    return chunks, reason
+
+
+def streams(server: Server, pool: ThreadPoolExecutor) -> list[Future[tuple[int, str]]]:
+    """Start streams and wait until all have begun."""
+    begun = Semaphore(0)
+    futures = [pool.submit(stream, server, begun) for _ in range(STREAMS)]
+    for _ in range(STREAMS):
+        assert begun.acquire(timeout=60)
+    return futures
+
+
+def test_su01_su04_a_front_that_dies_comes_back_and_running_requests_finish_at_the_end(tiny: Path) -> None:
+    with running(tiny, *FLAGS, "--shutdown-timeout", "60") as server, ThreadPoolExecutor(STREAMS) as pool:
+        engine = server.pid("engine")
+        futures = streams(server, pool)
+        server.kill("frontend")
+        assert all(future.result(30)[1] != "length" for future in futures)
+        wait_for(server.ready, 10, "ready again")
+        assert server.pid("engine") == engine
+        wait_for(lambda: server.metric("octavo:num_requests_running") == 0, 20, "aborted in the engine")
+        wait_for(lambda: server.metric("octavo:kv_cache_usage_perc") == 0, 20, "blocks are back")
+
+        futures = streams(server, pool)
+        os.kill(server.process.pid, signal.SIGTERM)
+        server.logged("SIGTERM: stopping (again")
+        statuses = [server.get("/ready").status_code, server.get("/health").status_code]
+        refused = httpx.post(f"{server.url}/v1/completions", json={"model": "tiny", "prompt": "a"}, timeout=10)
+        assert (statuses, refused.status_code) == ([503, 200], 503)
+        assert "retry-after" in refused.headers
+        assert not all(future.done() for future in futures), "the streams are too short for this test"
+        assert {future.result(60)[1] for future in futures} == {"length"}
+        assert server.process.wait(30) == 0
+
+
+def test_su04_what_still_runs_at_the_end_gets_an_error(tiny: Path) -> None:
+    with running(tiny, *FLAGS) as server, ThreadPoolExecutor(STREAMS) as pool:
+        futures = streams(server, pool)
+        os.kill(server.process.pid, signal.SIGTERM)
+        assert {future.result(30)[1] for future in futures} == {"The server is shutting down. Try again later."}
+        assert server.process.wait(30) == 0
+
+
+def test_su04_a_second_signal_ends_at_once(tiny: Path) -> None:
+    # The engine stands still at its third step, so that nothing would ever finish.
+    faults = {"OCTAVO_FAULTS": "engine:hang@step=3"}
+    with running(tiny, *FLAGS, "--shutdown-timeout", "300", env=faults, exit_code=1) as server:
+        with ThreadPoolExecutor(1) as pool:
+            begun = Semaphore(0)
+            hung = pool.submit(stream, server, begun)
+            assert begun.acquire(timeout=60)
+            family = server.tree()
+            os.kill(server.process.pid, signal.SIGTERM)
+            server.logged("running requests have 300 s")
+            began = time.monotonic()
+            os.kill(server.process.pid, signal.SIGTERM)
+            assert server.process.wait(10) == 1
+            assert time.monotonic() - began < 5
+            hung.result(10)
+        assert "stopping at once" in server.text()
+        assert not psutil.wait_procs(family[1:], timeout=5)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_su03_signals_between_launch_and_ready_leave_nothing(tiny: Path, number: signal.Signals) -> None:
+    moments = random.Random(int(number))
+    for _ in range(3):
+        server = start(tiny, *FLAGS)
+        try:
+            time.sleep(moments.uniform(0.2, 4.0))
+            family = server.tree()
+            server.process.send_signal(number)
+            assert server.process.wait(15) in (0, 128 + number, -number)
+            assert not psutil.wait_procs(family[1:], timeout=5)[1]
+        finally:
+            stop(server)
+
+
+def test_su01_a_hung_up_terminal_ends_everything(tiny: Path) -> None:
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    command = [sys.executable, "-m", "octavo", "serve", str(tiny), "--port", "0", *FLAGS]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    server = Server(subprocess.Popen(command, text=True, stdin=theirs, preexec_fn=take_terminal, **pipes))
+    try:
+        assert server.process.stdout is not None
+        assert server.process.stdout.readline().startswith("octavo is ready")
+        family = server.tree()
+        os.close(theirs)
+        os.close(ours)
+        assert server.process.wait(10) == -signal.SIGHUP
+        assert not psutil.wait_procs(family[1:], timeout=10)[1]
+    finally:
+        stop(server)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--no-such-flag",), "--no-such-flag"),
+        (("--port", "{taken}"), "--port"),
+        (("--ssl-certfile", "{cert}", "--ssl-keyfile", "{bad}"), "--ssl-keyfile"),
+        (("--api-key-file", "{bad}"), "--api-key-file"),
+        (("--uds", "{bad}"), "--uds"),
+        (("--chat-template", "/nowhere.jinja"), "/nowhere.jinja"),
+    ],
+)
+def test_su06_bad_flags_are_found_before_weights_are_read(
+    tiny: Path, tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
+    bad = tmp_path / "bad"
+    bad.write_text("nonsense")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        names = {"taken": str(taken.getsockname()[1]), "bad": str(bad), "cert": str(bad)}
+        words = [flag.format(**names) for flag in flags]
+        command = [sys.executable, "-m", "octavo", "serve", str(tiny), *FLAGS, *words]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 2
+    assert "loading" not in ended.stderr
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+class _Touch:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (os.mkdir, (str(self._path),))
+
+
+def test_se04_no_socket_runs_what_strangers_send(server: Server, tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    payloads = [pickle.dumps(_Touch(touched)), os.urandom(4096), struct.pack(">Q", 4 << 30) + b"\xff" * 64]
+    tcp = []
+    unix = []
+    for process in server.tree():
+        for one in process.net_connections(kind="all"):
+            if one.family == socket.AF_UNIX and isinstance(one.laddr, str) and one.laddr.startswith("/"):
+                unix.append(one.laddr)
+            elif one.status == psutil.CONN_LISTEN:
+                assert one.laddr.ip in ("127.0.0.1", "::1"), one
+                tcp.append((one.laddr.ip, one.laddr.port))
+    assert len(set(tcp)) == 1, "one port, that of HTTP"
+    assert unix
+    for path in set(unix):
+        assert os.stat(Path(path).parent).st_mode & 0o077 == 0, path
+    # Unix sockets are in a folder that no other user may enter: strangers reach the port alone.
+    for address in set(tcp):
+        for payload in payloads:
+            with contextlib.suppress(OSError), socket.create_connection(address, timeout=2) as stranger:
+                stranger.sendall(payload)
+                stranger.shutdown(socket.SHUT_WR)
+                stranger.recv(64)
+    assert not touched.exists()
+    with server.client() as client:
+        assert client.completions.create(model="tiny", prompt="a", max_tokens=2).usage is not None
+    assert server.metric("octavo:engine_restarts_total") + server.metric("octavo:worker_restarts_total") == 0
+
+
+def test_se04_nothing_is_unpickled() -> None:
+    root = Path(__file__).resolve().parents[2] / "python"
+    forbidden = ("pickle.load", "cloudpickle", "recv_pyobj", "weights_only=False", "marshal.load", "dill.")
+    found = [
+        f"{path.relative_to(root)}: {word}"
+        for path in root.rglob("*.py")
+        for word in forbidden
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert not found
