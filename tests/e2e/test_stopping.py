@@ -111,7 +111,7 @@ def test_su04_a_second_signal_ends_at_once(tiny: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_su03_signals_between_launch_and_ready_leave_nothing(tiny: Path, number: signal.Signals) -> None:
     moments = random.Random(int(number))
-    for _ in range(3):
+    for _ in range(2):
         server = start(tiny, *FLAGS)
         try:
             time.sleep(moments.uniform(0.2, 4.0))
