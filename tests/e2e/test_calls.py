@@ -194,9 +194,7 @@ def test_the_official_client_gathers_the_same(name: str, programs: Programs, tmp
             running(programs, tmp_path, *flags, settings=settings) as stack,
             OpenAI(base_url=f"http://127.0.0.1:{stack.port}/v1", api_key="none", max_retries=0) as client,
         ):
-            for result, usage in answers(
-                client, tools(strict=name != "harmony")
-            ):  # harmony refuses strict ones by name
+            for result, usage in answers(client, tools(strict=True)):
                 results.append(result)
                 assert usage.completion_tokens == len(ids)
                 thoughts.add(usage.completion_tokens_details.reasoning_tokens)

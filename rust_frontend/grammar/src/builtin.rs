@@ -79,14 +79,30 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Add a format from its text; its names win over those of earlier formats.
+    /// Add a format from its text, which is TOML, or JSON for a response template; its names win over those of earlier
+    /// formats.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub fn add(&mut self, file: &str, text: &str) -> Result<&Format, FormatError> {
-        let format = Format::parse(file, text)?;
+        let format = if text.trim_start().starts_with('{') {
+            let value = serde_json::from_str(text).map_err(|error| FormatError {
+                file: file.to_owned(),
+                line: error.line(),
+                key: "file".to_owned(),
+                message: error.to_string(),
+            })?;
+            Format::from_response_template(file, &value)?
+        } else {
+            Format::parse(file, text)?
+        };
+        Ok(self.insert(format))
+    }
+
+    /// Add a format; its names win over those of earlier formats.
+    pub fn insert(&mut self, format: Format) -> &Format {
         self.formats.insert(0, format);
-        Ok(&self.formats[0])
+        &self.formats[0]
     }
 
     /// Return the format behind a name of `--tool-call-parser`.

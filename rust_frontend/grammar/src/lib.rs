@@ -12,6 +12,7 @@ mod error;
 mod format;
 mod names;
 mod render;
+mod response_template;
 mod state;
 mod validate;
 
@@ -22,6 +23,7 @@ pub use error::FormatError;
 pub use format::{AfterCall, Arguments, ChoiceNone, Format, IdPolicy, UnknownTool, Untyped};
 pub use names::UnknownName;
 pub use render::{ArgumentStyle, CallShape, Render, RenderedCall, RenderedMessage};
+pub use response_template::NAME as RESPONSE_TEMPLATE;
 pub use state::{
     Codec, Kind, MarkerText, NamePattern, Policy, Route, State, Syntax, TextRule, To, Trim,
 };

@@ -30,6 +30,9 @@ pub struct Render {
     /// The answer; `{text}`.
     #[serde(default = "text")]
     pub content: String,
+    /// A message before a call, where messages have heads; `{text}`.
+    #[serde(default)]
+    pub preamble: String,
     /// Before the first call.
     #[serde(default)]
     pub open: String,
@@ -190,7 +193,7 @@ impl Render {
                 written.collect::<Vec<_>>().join(", ")
             }
             ArgumentStyle::Tree => self.tree(arguments),
-            ArgumentStyle::TypedKv => self.typed(&Value::Object(arguments.clone())),
+            ArgumentStyle::TypedKv => typed(&Value::Object(arguments.clone()), &self.quote),
         }
     }
 
@@ -213,23 +216,37 @@ impl Render {
         };
         format!("{0}<{key}>{inside}{0}</{key}>", self.quote)
     }
+}
 
-    fn typed(&self, value: &Value) -> String {
-        match value {
-            Value::String(text) => format!("{0}{text}{0}", self.quote),
-            Value::Array(items) => {
-                let items: Vec<String> = items.iter().map(|item| self.typed(item)).collect();
-                format!("[{}]", items.join(","))
-            }
-            Value::Object(map) => {
-                let fields: Vec<String> = map
-                    .iter()
-                    .map(|(key, value)| format!("{key}:{}", self.typed(value)))
-                    .collect();
-                format!("{{{}}}", fields.join(","))
-            }
-            other => other.to_string(),
+/// A value with a token in place of quotes.
+pub(crate) fn typed(value: &Value, quote: &str) -> String {
+    match value {
+        Value::String(text) => format!("{quote}{text}{quote}"),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| typed(item, quote)).collect();
+            format!("[{}]", items.join(","))
         }
+        Value::Object(map) => {
+            let fields: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{}:{}", typed_key(key, quote), typed(value, quote)))
+                .collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A key, in quotes where it would not be read as one.
+pub(crate) fn typed_key(key: &str, quote: &str) -> String {
+    let plain = !key.is_empty()
+        && key
+            .chars()
+            .all(|c| c.is_alphanumeric() || "_-.$".contains(c));
+    if plain {
+        key.to_owned()
+    } else {
+        format!("{quote}{key}{quote}")
     }
 }
 
@@ -244,7 +261,8 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-fn python(value: &Value) -> String {
+/// A value as a literal of Python.
+pub(crate) fn python(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),

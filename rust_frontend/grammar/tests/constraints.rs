@@ -276,6 +276,7 @@ fn thoughts_end_with_their_token() {
     let thoughts = Thoughts {
         open: String::new(),
         close: "<call_end>".to_owned(),
+        without: Vec::new(),
     };
     let constraint = Constraint::regex("1").unwrap().behind(&thoughts, &specials);
     let grammar = Grammar::compile(&constraint, &vocabulary).unwrap();

@@ -200,13 +200,15 @@ impl Python {
     }
 
     fn push_text(&mut self, c: char, sink: &mut Sink) -> Step {
-        if c == self.quote && !self.unescape.in_escape() {
+        let mut text = String::new();
+        let ends = c == self.quote && !self.unescape.takes(c);
+        if ends {
+            self.unescape.flush(&mut text);
             self.held.clear();
             self.at = At::Look;
-            return Step::More;
+        } else {
+            self.unescape.push(c, &mut text);
         }
-        let mut text = String::new();
-        self.unescape.push(c, &mut text);
         let mut out = String::new();
         escape(&text, &mut out);
         sink.args(&out);
@@ -303,7 +305,14 @@ impl Python {
         }
         if whole {
             match self.at {
-                At::Text => sink.args("\""),
+                At::Text => {
+                    let mut text = String::new();
+                    self.unescape.flush(&mut text);
+                    let mut out = String::new();
+                    escape(&text, &mut out);
+                    sink.args(&out);
+                    sink.args("\"");
+                }
                 At::Held => self.write_held(sink),
                 _ => {}
             }

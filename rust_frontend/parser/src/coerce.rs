@@ -1,6 +1,7 @@
 //! Text of a value to JSON, by the types that the schema admits.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::codec_python::literal;
 use crate::tools::Types;
@@ -30,7 +31,7 @@ pub(crate) fn coerce(text: &str, types: Types, free: bool) -> String {
     let trimmed = text.trim();
     if types.unknown() {
         // The model's own spelling, in which numbers keep their digits.
-        if free && serde_json::from_str::<Value>(trimmed).is_ok() {
+        if free && is_json(trimmed) {
             return trimmed.to_owned();
         }
         return quoted(text);
@@ -41,6 +42,16 @@ pub(crate) fn coerce(text: &str, types: Types, free: bool) -> String {
     scalar(trimmed, types)
         .or_else(|| composite(trimmed, types))
         .unwrap_or_else(|| quoted(text))
+}
+
+/// Whether a text is one JSON value; numbers may be too large for a double.
+pub(crate) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+/// Whether a text is a number of JSON.
+pub(crate) fn is_number(text: &str) -> bool {
+    text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && is_json(text)
 }
 
 fn scalar(text: &str, types: Types) -> Option<String> {
@@ -56,11 +67,12 @@ fn scalar(text: &str, types: Types) -> Option<String> {
         return None;
     }
     let digits = text.strip_prefix('+').unwrap_or(text);
+    if number && is_number(digits) {
+        return Some(digits.to_owned());
+    }
     match serde_json::from_str::<Value>(digits) {
         // The model's own spelling: numbers keep all their digits.
-        Ok(Value::Number(_)) if number || !digits.contains(['.', 'e', 'E']) => {
-            Some(digits.to_owned())
-        }
+        Ok(Value::Number(_)) if !digits.contains(['.', 'e', 'E']) => Some(digits.to_owned()),
         Ok(Value::Number(value)) => whole(value.as_f64()?),
         // Models write zeros in front; JSON does not.
         Err(_) if !digits.contains(['\'', '"']) => literal(digits).filter(|json| {
@@ -76,21 +88,15 @@ fn whole(value: f64) -> Option<String> {
 }
 
 fn composite(text: &str, types: Types) -> Option<String> {
-    let fits = |value: &Value| {
-        (value.is_object() && types.has(Types::OBJECT))
-            || (value.is_array() && types.has(Types::ARRAY))
+    let fits = |json: &str| {
+        (json.starts_with('{') && types.has(Types::OBJECT))
+            || (json.starts_with('[') && types.has(Types::ARRAY))
     };
     if !types.has(Types::OBJECT) && !types.has(Types::ARRAY) {
         return None;
     }
-    if let Ok(value) = serde_json::from_str::<Value>(text)
-        && fits(&value)
-    {
+    if fits(text) && is_json(text) {
         return Some(text.to_owned());
     }
-    let json = literal(text)?;
-    serde_json::from_str::<Value>(&json)
-        .ok()
-        .filter(fits)
-        .map(|_| json)
+    literal(text).filter(|json| fits(json))
 }

@@ -119,19 +119,21 @@ impl Fields {
             return;
         };
         let mut text = text;
-        if !value.begun && !text.is_empty() {
-            value.begun = true;
-            if trim == Trim::Newline {
-                text = text.strip_prefix('\n').unwrap_or(text);
+        if !value.begun {
+            match trim {
+                Trim::Newline => text = text.strip_prefix('\n').unwrap_or(text),
+                Trim::Both => text = text.trim_start(),
+                Trim::None | Trim::End => {}
             }
+            // White space in front goes on until a letter comes.
+            value.begun = trim != Trim::Both || !text.is_empty();
         }
         value.held.push_str(text);
         if !value.streams {
             return;
         }
-        // A newline at the end may be layout.
-        let shown =
-            value.held.len() - usize::from(trim == Trim::Newline && value.held.ends_with('\n'));
+        // White space at the end may be layout.
+        let shown = trimmed(&value.held, trim).len();
         let mut out = String::new();
         escape(&value.held[..shown], &mut out);
         value.held.drain(..shown);
@@ -144,9 +146,7 @@ impl Fields {
             return;
         };
         let key = self.key.take().unwrap_or_default();
-        if trim == Trim::Newline && value.held.ends_with('\n') {
-            value.held.pop();
-        }
+        value.held.truncate(trimmed(&value.held, trim).len());
         if value.streams {
             let mut out = String::new();
             escape(&value.held, &mut out);
@@ -190,6 +190,15 @@ impl Fields {
         if whole {
             sink.args(if self.opened { "}" } else { "{}" });
         }
+    }
+}
+
+/// A text without what is layout at its end.
+fn trimmed(text: &str, trim: Trim) -> &str {
+    match trim {
+        Trim::None => text,
+        Trim::Newline => text.strip_suffix('\n').unwrap_or(text),
+        Trim::End | Trim::Both => text.trim_end(),
     }
 }
 

@@ -26,7 +26,7 @@ mod steps;
 mod tools;
 
 pub use event::{Event, Finish, Malformed};
-pub use machine::{Machine, Options, Parser, Start};
+pub use machine::{Machine, Opening, Options, Parser, Start};
 pub use message::{Message, ToolCall};
 pub use source::{Detokenize, Source, Specials};
 pub use tools::{Parameters, Tools, Types};

@@ -7,6 +7,7 @@ use octavo_grammar::{Codec as Named, Grammar, Kind, Node, Target};
 use crate::codec::Codec;
 use crate::event::{Event, Finish};
 use crate::fields::Fields;
+use crate::head;
 use crate::lexer::{Buffer, Markers};
 use crate::sink::{Sink, Verdict};
 use crate::tools::Tools;
@@ -82,6 +83,26 @@ impl Default for Options {
             seed: 0,
             skip_special: true,
         }
+    }
+}
+
+/// Where an answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// The state of the first character.
+    pub node: usize,
+    /// Whether the prompt has begun a message's head and said in it what the message is.
+    pub inside_head: bool,
+}
+
+impl Opening {
+    /// Find where an answer begins.
+    pub fn of(machine: &Arc<Machine>, start: &Start) -> Self {
+        let options = Options {
+            start: start.clone(),
+            ..Options::default()
+        };
+        Parser::new(machine, options).opening()
     }
 }
 
@@ -236,6 +257,15 @@ impl Parser {
     /// Searches and comparisons done so far, for the test that work is linear.
     pub fn work(&self) -> u64 {
         self.buffer.work
+    }
+
+    pub(crate) fn opening(&self) -> Opening {
+        let node = self.state();
+        let said = format!("{}{}", self.text, self.buffer.rest());
+        Opening {
+            node: self.node,
+            inside_head: node.state.kind == Kind::Header && head::route(node, &said).is_head,
+        }
     }
 
     pub(crate) fn state(&self) -> &Node {

@@ -1,6 +1,6 @@
 //! Literals of Python, whole, as JSON. No names, no operators.
 
-use crate::coerce::quoted;
+use crate::coerce::{is_number, quoted};
 
 /// How deep brackets may nest.
 const MAX_DEPTH: usize = 64;
@@ -128,7 +128,8 @@ impl Reader<'_> {
         let mut unescape = PythonEscape::default();
         let mut out = String::new();
         for (at, c) in self.rest.char_indices().skip(1) {
-            if c == quote && !unescape.in_escape() {
+            if c == quote && !unescape.takes(c) {
+                unescape.flush(&mut out);
                 self.rest = &self.rest[at + 1..];
                 return Some(out);
             }
@@ -156,28 +157,45 @@ fn number(word: &str) -> Option<String> {
         digits.push('0');
     }
     let text = format!("{sign}{digits}");
-    serde_json::from_str::<serde_json::Number>(&text)
-        .ok()
-        .map(|_| text)
+    is_number(&text).then_some(text)
 }
 
 /// The inside of a Python string, unescaped character by character. An escape that Python does not know stays.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PythonEscape {
     escape: String,
+    /// The first half of a pair that JSON writes for one character.
+    high: Option<u32>,
 }
 
 impl PythonEscape {
-    pub(crate) fn in_escape(&self) -> bool {
-        !self.escape.is_empty()
+    /// Whether the next character belongs to an escape that has begun.
+    pub(crate) fn takes(&self, c: char) -> bool {
+        match self.escape.len() {
+            0 => false,
+            1 => true,
+            _ => c.is_ascii_hexdigit(),
+        }
     }
 
+    /// Say what an escape that goes no further leaves.
+    pub(crate) fn flush(&mut self, out: &mut String) {
+        if self.high.take().is_some() {
+            out.push(char::REPLACEMENT_CHARACTER);
+        }
+        out.push_str(&std::mem::take(&mut self.escape));
+    }
+
+    /// Take one character of the string's inside; `out` gets what it means.
     pub(crate) fn push(&mut self, c: char, out: &mut String) {
-        if self.escape.is_empty() {
+        if !self.takes(c) {
             if c == '\\' {
-                self.escape.push(c)
+                // The second half of a pair may follow the first.
+                out.push_str(&std::mem::take(&mut self.escape));
+                self.escape.push(c);
             } else {
-                out.push(c)
+                self.flush(out);
+                out.push(c);
             }
             return;
         }
@@ -188,30 +206,47 @@ impl PythonEscape {
             Some(b'U') => 10,
             _ => 2,
         };
-        let hex = want > 2;
-        if hex && self.escape.len() > 2 && !c.is_ascii_hexdigit() {
-            out.push_str(&std::mem::take(&mut self.escape));
-            return;
-        }
         if self.escape.len() < want {
             return;
         }
         let escape = std::mem::take(&mut self.escape);
-        if hex {
-            let code = u32::from_str_radix(&escape[2..], 16)
-                .ok()
-                .and_then(char::from_u32);
-            out.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+        if want > 2 {
+            self.code(
+                u32::from_str_radix(&escape[2..], 16).unwrap_or(u32::MAX),
+                out,
+            );
             return;
         }
+        self.flush(out);
         match c {
             'n' => out.push('\n'),
             't' => out.push('\t'),
             'r' => out.push('\r'),
+            'b' => out.push('\u{8}'),
+            'f' => out.push('\u{c}'),
+            'a' => out.push('\u{7}'),
+            'v' => out.push('\u{b}'),
             '0' => out.push('\0'),
             '\n' => {}
             '\\' | '\'' | '"' => out.push(c),
             _ => out.push_str(&escape),
+        }
+    }
+
+    /// A character by its number, or half of one as JSON writes it.
+    fn code(&mut self, code: u32, out: &mut String) {
+        match (self.high.take(), code) {
+            (None, 0xd800..=0xdbff) => self.high = Some(code),
+            (Some(high), 0xdc00..=0xdfff) => {
+                let joined = 0x10000 + ((high - 0xd800) << 10) + (code - 0xdc00);
+                out.push(char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            (high, _) => {
+                if high.is_some() {
+                    out.push(char::REPLACEMENT_CHARACTER);
+                }
+                out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
         }
     }
 }

@@ -4,7 +4,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use octavo_grammar::{Calls, ChoiceNone, Format, Grammar, Registry, UnknownName};
+use octavo_grammar::{
+    Calls, ChoiceNone, Format, Found, Grammar, RESPONSE_TEMPLATE, Registry, UnknownName,
+};
 use octavo_parser::{Detokenize, Finish, Machine, Message, Options, Parser, Source, Start, Tools};
 use octavo_tokenizer::IncrementalDecoder;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -193,6 +195,20 @@ fn builtin() -> PyResult<&'static Registry> {
         .map_err(|error| PyValueError::new_err(error.clone()))
 }
 
+/// The formats that ship, and those of these files.
+fn registry(files: &[PathBuf]) -> PyResult<Registry> {
+    let mut registry = builtin()?.clone();
+    for file in files {
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| PyValueError::new_err(format!("format file {shown}: {error}")))?;
+        registry
+            .add(&shown, &text)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    }
+    Ok(registry)
+}
+
 fn setup(
     names: &Names<'_>,
     tools: Option<&Bound<'_, PyAny>>,
@@ -201,14 +217,9 @@ fn setup(
     parallel: bool,
     renderer: Option<&PyRenderer>,
 ) -> PyResult<(Arc<Machine>, Options)> {
-    let mut registry = builtin()?.clone();
-    for file in names.files {
-        let shown = file.display().to_string();
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| PyValueError::new_err(format!("format file {shown}: {error}")))?;
-        registry
-            .add(&shown, &text)
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut registry = registry(names.files)?;
+    if let Some(renderer) = renderer {
+        own_template(names, renderer, &mut registry)?;
     }
     let detect = || {
         let renderer = renderer.ok_or_else(|| {
@@ -220,12 +231,12 @@ fn setup(
     };
     let tool = Names::find(
         names.tool,
-        || Ok(detect()?.tool.map(|found| found.name)),
+        || Ok(name_of(detect()?.tool, &registry, Registry::tool)),
         |name| registry.find_tool(name),
     )?;
     let reasoning = Names::find(
         names.reasoning,
-        || Ok(detect()?.reasoning.map(|found| found.name)),
+        || Ok(name_of(detect()?.reasoning, &registry, Registry::reasoning)),
         |name| registry.find_reasoning(name),
     )?;
     let tools: Option<Vec<Value>> = tools.map(|tools| json(tools, "tools")).transpose()?;
@@ -250,6 +261,34 @@ fn setup(
         ..Options::default()
     };
     Ok((machine, options))
+}
+
+/// Adds the model's response template where it may be wanted. One that cannot be read matters only where it is asked for.
+fn own_template(names: &Names<'_>, renderer: &PyRenderer, registry: &mut Registry) -> PyResult<()> {
+    let asked = [names.tool, names.reasoning];
+    let by_name = asked.contains(&Some(RESPONSE_TEMPLATE));
+    if !by_name && !asked.contains(&Some("auto")) {
+        return Ok(());
+    }
+    match renderer.response_template() {
+        Some(Ok(format)) => {
+            registry.insert(format);
+        }
+        Some(Err(error)) if by_name => return Err(PyValueError::new_err(error.to_string())),
+        Some(Err(_)) | None => {}
+    }
+    Ok(())
+}
+
+/// The name of what `auto` found, or of the model's response template.
+fn name_of<'r>(
+    found: Option<Found>,
+    registry: &'r Registry,
+    named: fn(&'r Registry, &str) -> Option<&'r Format>,
+) -> Option<String> {
+    found
+        .map(|found| found.name)
+        .or_else(|| named(registry, RESPONSE_TEMPLATE).map(|_| RESPONSE_TEMPLATE.to_owned()))
 }
 
 /// Whether calls are calls under this `tool_choice`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use octavo_api::{ApiError, Body, ChatRequest, CompletionRequest, FinishReason, StopReason};
-use octavo_grammar::{Detected, Registry};
+use octavo_grammar::{Detected, Format, FormatError, Registry};
 use octavo_parser::Specials;
 use octavo_render::{Limits, Prepared, Renderer};
 use octavo_tokenizer::IncrementalDecoder;
@@ -144,6 +144,11 @@ impl PyRenderer {
         let tokenizer = self.renderer.tokenizer();
         let specials = Specials::new(tokenizer.special_texts());
         (Arc::new(specials), tokenizer.decoder(&[]))
+    }
+
+    /// The model's response template as a format.
+    pub(crate) fn response_template(&self) -> Option<Result<Format, FormatError>> {
+        self.renderer.response_template()
     }
 
     /// The formats that the model's template and tokens speak of.

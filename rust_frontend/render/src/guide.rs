@@ -5,11 +5,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use octavo_api::{ApiError, Structure, StructuredFields, ToolChoice, ToolFields};
 use octavo_grammar::constraint::{
-    self, Constraint, ConstraintError, Guided, GuidedTool, SchemaOptions, Specials, Thoughts,
-    Vocabulary,
+    self, Constraint, ConstraintError, Guided, GuidedTool, Messages, Place, SchemaOptions,
+    Specials, Thoughts, Vocabulary,
 };
 use octavo_grammar::{Edge, Format, Kind, Target};
-use octavo_parser::{Machine, Start};
+use octavo_parser::Opening;
 use octavo_tokenizer::Tokenizer;
 use octavo_wire::frontend::Grammar;
 
@@ -72,8 +72,19 @@ impl Guide {
             }
         };
         let constraint = constraint.map_err(refused)?;
-        self.finish(&constraint, parse, words, fields.param)
-            .map(Some)
+        let refused = |error: ConstraintError| refusal(fields.param, &error);
+        let whole = match parse {
+            Some(plan) => match &plan.messages {
+                Some(messages) => {
+                    let place = place(plan).map_err(refused)?;
+                    constraint.as_answer(messages, place, &words.specials)
+                }
+                None => behind_thoughts(&constraint, plan, Vec::new(), words),
+            },
+            None => constraint,
+        };
+        self.validate(&whole, words).map_err(refused)?;
+        Ok(Some(wire(&whole)))
     }
 
     /// Returns the grammar of an output that must hold calls, or whose calls must fit strict tools.
@@ -100,44 +111,28 @@ impl Guide {
         if !required && !guided.iter().any(|tool| tool.strict) {
             return Ok(None);
         }
-        let Some(render) = &format.render else {
-            let message =
-                "calls cannot be forced in this model's output format, which has no [render]";
-            return Err(refusal("tool_choice", &ConstraintError::whole(message)));
-        };
         let words = self.words(model);
+        let refused = |error: ConstraintError| refusal("tools", &error);
+        let with_heads = parse.filter(|_| Messages::of(format).is_some());
         let wanted = Guided {
             required,
             parallel: tools.parallel && !matches!(tools.choice, ToolChoice::Named(_)),
+            place: with_heads
+                .map(place)
+                .transpose()
+                .map_err(refused)?
+                .unwrap_or_default(),
         };
-        let constraint = constraint::calls(render, &guided, wanted, &words.specials)
-            .map_err(|error| refusal("tools", &error))?;
-        self.finish(&constraint, parse, words, "tools").map(Some)
-    }
-
-    /// Puts thoughts in front and compiles.
-    fn finish(
-        &self,
-        constraint: &Constraint,
-        parse: Option<&ParsePlan>,
-        words: &Words,
-        param: &str,
-    ) -> Result<Grammar, ApiError> {
-        let refused = |error: &ConstraintError| refusal(param, error);
-        let thoughts = match parse {
-            Some(plan) => thoughts(&plan.machine, &plan.start).map_err(|error| refused(&error))?,
-            None => None,
+        let constraint =
+            constraint::calls(format, &guided, wanted, &words.specials).map_err(refused)?;
+        let whole = match parse.filter(|_| with_heads.is_none()) {
+            Some(plan) => {
+                behind_thoughts(&constraint, plan, constraint::call_markers(format), words)
+            }
+            None => constraint,
         };
-        let whole = match &thoughts {
-            Some(thoughts) => constraint.behind(thoughts, &words.specials),
-            None => constraint.clone(),
-        };
-        self.validate(&whole, words)
-            .map_err(|error| refused(&error))?;
-        Ok(Grammar {
-            kind: whole.kind().name().to_owned(),
-            text: whole.text().to_owned(),
-        })
+        self.validate(&whole, words).map_err(refused)?;
+        Ok(Some(wire(&whole)))
     }
 
     fn validate(&self, constraint: &Constraint, words: &Words) -> Result<(), ConstraintError> {
@@ -158,29 +153,54 @@ impl Guide {
     fn words(&self, model: &Model<'_>) -> &Words {
         self.words.get_or_init(|| Words {
             vocabulary: vocabulary::of(model.tokenizer, model.defaults, model.width),
-            specials: vocabulary::specials(model.tokenizer),
+            specials: vocabulary::specials(model.tokenizer, model.defaults),
         })
     }
 }
 
-/// How thoughts stand before what is constrained: `None` where the model writes none.
-fn thoughts(machine: &Machine, start: &Start) -> Result<Option<Thoughts>, ConstraintError> {
-    let grammar = machine.grammar();
-    let at = match start {
-        Start::After(tail) => grammar
-            .start_after(tail)
-            .unwrap_or_else(|| grammar.unopened()),
-        Start::Content => grammar.content,
-        Start::Reasoning => grammar.reasoning.unwrap_or(grammar.start),
-        Start::Default => grammar.start,
-    };
-    if grammar.nodes[at].state.kind == Kind::Header {
-        let message = "is not supported with this model's output format, whose messages have heads";
+fn wire(constraint: &Constraint) -> Grammar {
+    Grammar {
+        kind: constraint.kind().name().to_owned(),
+        text: constraint.text().to_owned(),
+    }
+}
+
+/// Where the answer begins, in formats whose messages have heads.
+///
+/// # Errors
+/// A prompt that ends inside of a head.
+fn place(plan: &ParsePlan) -> Result<Place, ConstraintError> {
+    let opening = Opening::of(&plan.machine, &plan.start);
+    let grammar = plan.machine.grammar();
+    if opening.inside_head {
+        let message = "cannot be used with a prompt that ends inside of the head of a message";
         return Err(ConstraintError::whole(message));
     }
-    let Some(reasoning) = grammar.reasoning else {
-        return Ok(None);
-    };
+    Ok(match grammar.nodes[opening.node].state.kind {
+        Kind::Header => Place::Head,
+        Kind::Reasoning => Place::Reasoning,
+        _ => Place::Content,
+    })
+}
+
+/// A constraint with thoughts in front, where the model writes any.
+fn behind_thoughts(
+    constraint: &Constraint,
+    plan: &ParsePlan,
+    without: Vec<String>,
+    words: &Words,
+) -> Constraint {
+    match thoughts(plan, without) {
+        Some(thoughts) => constraint.behind(&thoughts, &words.specials),
+        None => constraint.clone(),
+    }
+}
+
+/// How thoughts stand before what is constrained: `None` where the model writes none.
+fn thoughts(plan: &ParsePlan, without: Vec<String>) -> Option<Thoughts> {
+    let grammar = plan.machine.grammar();
+    let at = Opening::of(&plan.machine, &plan.start).node;
+    let reasoning = grammar.reasoning?;
     let leading = |from: usize, to: usize| {
         let edges = grammar.nodes[from].edges.iter();
         edges
@@ -188,17 +208,17 @@ fn thoughts(machine: &Machine, start: &Start) -> Result<Option<Thoughts>, Constr
             .map(|edge| edge.text.clone())
             .next()
     };
-    let Some(close) = leading(reasoning, grammar.content) else {
-        return Ok(None);
+    let close = leading(reasoning, grammar.content)?;
+    let open = if at == reasoning {
+        String::new()
+    } else {
+        leading(grammar.content, reasoning)?
     };
-    if at == reasoning {
-        return Ok(Some(Thoughts {
-            open: String::new(),
-            close,
-        }));
-    }
-    let open = leading(grammar.content, reasoning);
-    Ok(open.map(|open| Thoughts { open, close }))
+    Some(Thoughts {
+        open,
+        close,
+        without,
+    })
 }
 
 fn refusal(param: &str, error: &ConstraintError) -> ApiError {

@@ -1,10 +1,13 @@
 //! Which parsers the answers of a model go through, and how one request uses them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use octavo_api::{ApiError, ChatRequest, ToolChoice};
-use octavo_grammar::{Calls, ChoiceNone, Detected, Format, Found, Grammar, Registry};
+use octavo_grammar::constraint::Messages;
+use octavo_grammar::{
+    Calls, ChoiceNone, Detected, Format, FormatError, Found, Grammar, RESPONSE_TEMPLATE, Registry,
+};
 use octavo_parser::{Machine, Specials, Start, Tools};
 use octavo_template::TemplateSet;
 use octavo_tokenizer::Tokenizer;
@@ -41,6 +44,8 @@ pub(crate) struct Parsers {
     /// None where neither format is chosen: answers are text.
     machines: Option<Machines>,
     specials: Arc<Specials>,
+    /// Where messages have heads.
+    messages: Option<Messages>,
     /// What was chosen and why, for the log.
     notes: Vec<String>,
 }
@@ -83,6 +88,8 @@ pub(crate) struct ParsePlan {
     pub(crate) parallel: bool,
     pub(crate) counts_reasoning: bool,
     pub(crate) specials: Arc<Specials>,
+    /// Where messages have heads.
+    pub(crate) messages: Option<Messages>,
 }
 
 impl Parsers {
@@ -92,18 +99,23 @@ impl Parsers {
     /// A file that cannot be read or is no format; a name that no format has.
     pub(crate) fn load(
         settings: &ParserSettings,
+        own: Option<Result<Format, FormatError>>,
         templates: &TemplateSet,
         tokenizer: &Tokenizer,
     ) -> Result<Self, LoadError> {
-        let registry = registry(settings)?;
-        let detected = detect(&registry, templates, tokenizer);
+        let mut registry = registry(settings)?;
         let mut notes = Vec::new();
+        let template = own_template(settings, own, &mut notes)?;
+        let detected = detect(&registry, templates, tokenizer);
+        let own = template.map(|template| registry.insert(template));
+        let own = own.map(|own| (!own.tool.is_empty(), !own.reasoning.is_empty()));
+        let (calls, thinks) = own.unwrap_or_default();
         let tool = match settings.tool.as_deref() {
-            Some(AUTO) => found(&mut notes, "tool call", detected.tool),
+            Some(AUTO) => found(&mut notes, "tool call", detected.tool, calls),
             given => given.map(str::to_owned),
         };
         let reasoning = match settings.reasoning.as_deref() {
-            Some(AUTO) => found(&mut notes, "reasoning", detected.reasoning),
+            Some(AUTO) => found(&mut notes, "reasoning", detected.reasoning, thinks),
             given => given.map(str::to_owned),
         };
         let tool = tool.map(|name| registry.find_tool(&name)).transpose()?;
@@ -118,6 +130,7 @@ impl Parsers {
             reasons: reasoning.is_some(),
             machines: chosen.then(|| Machines::new(tool, reasoning)),
             specials: Arc::new(Specials::new(tokenizer.special_texts())),
+            messages: reasoning.or(tool).and_then(Messages::of),
             notes,
         })
     }
@@ -184,6 +197,7 @@ impl Parsers {
             parallel: request.tools.parallel || !calls,
             counts_reasoning: self.reasons,
             specials: Arc::clone(&self.specials),
+            messages: self.messages.clone(),
         })
     }
 }
@@ -211,9 +225,62 @@ fn registry(settings: &ParserSettings) -> Result<Registry, LoadError> {
     Ok(registry)
 }
 
-/// Notes what `auto` found, and returns its name.
-fn found(notes: &mut Vec<String>, what: &str, found: Option<Found>) -> Option<String> {
+/// The response template in the model's `tokenizer_config.json` as a format; `None` where it has none.
+pub(crate) fn response_template(dir: &Path) -> Option<Result<Format, FormatError>> {
+    let path = dir.join("tokenizer_config.json");
+    let text = std::fs::read_to_string(&path).ok()?;
+    let config: Value = serde_json::from_str(&text).ok()?;
+    let template = config
+        .get(RESPONSE_TEMPLATE)
+        .filter(|value| !value.is_null())?;
+    Some(Format::from_response_template(
+        &path.display().to_string(),
+        template,
+    ))
+}
+
+/// The model's own template where it is wanted. One that cannot be read matters only where it is asked for by name.
+fn own_template(
+    settings: &ParserSettings,
+    own: Option<Result<Format, FormatError>>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Format>, LoadError> {
+    let asked = [&settings.tool, &settings.reasoning].map(Option::as_deref);
+    let by_name = asked.contains(&Some(RESPONSE_TEMPLATE));
+    if !by_name && !asked.contains(&Some(AUTO)) {
+        return Ok(None);
+    }
+    match own {
+        None if by_name => {
+            let why = format!("it has no {RESPONSE_TEMPLATE}");
+            Err(LoadError::FormatFile("tokenizer_config.json".into(), why))
+        }
+        None => Ok(None),
+        Some(Ok(format)) => Ok(Some(format)),
+        Some(Err(error)) if by_name => Err(error.into()),
+        Some(Err(error)) => {
+            notes.push(format!(
+                "the model's response template is not used: {error}"
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// Notes what `auto` found, and returns its name. `template`: the model's response template says it, too.
+fn found(
+    notes: &mut Vec<String>,
+    what: &str,
+    found: Option<Found>,
+    template: bool,
+) -> Option<String> {
     let Some(found) = found else {
+        if template {
+            notes.push(format!(
+                "{what} parser auto: {RESPONSE_TEMPLATE}, from the model's tokenizer_config.json"
+            ));
+            return Some(RESPONSE_TEMPLATE.to_owned());
+        }
         notes.push(format!(
             "{what} parser auto: the model's chat template and tokens match no known format; none is used. Name one, or \
              describe the format in a --format-file"

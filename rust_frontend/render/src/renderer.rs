@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use octavo_api::{
     ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
 };
-use octavo_grammar::{Detected, Registry};
+use octavo_grammar::{Detected, Format, FormatError, Registry};
 use octavo_template::{Clock, NativeFormat, Rendered, TemplateSet};
 use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
 use octavo_wire::frontend::{Logprobs, SamplingParams};
@@ -67,6 +67,8 @@ pub struct Renderer {
     call_seeds: Seeds,
     parsers: Parsers,
     guide: Guide,
+    /// The format of the model's response template, where it has one.
+    response_template: Option<Result<Format, FormatError>>,
     warnings: Vec<String>,
 }
 
@@ -132,6 +134,7 @@ impl Renderer {
             call_seeds: Seeds::new(None),
             parsers: Parsers::default(),
             guide: Guide::default(),
+            response_template: parsers::response_template(dir),
             warnings,
         })
     }
@@ -148,7 +151,8 @@ impl Renderer {
     /// # Errors
     /// A format file that cannot be read or is no format; a parser's name that nobody has.
     pub fn with_parsers(mut self, settings: &ParserSettings) -> Result<Self, LoadError> {
-        self.parsers = Parsers::load(settings, self.prompts.templates(), &self.tokenizer)?;
+        let own = self.response_template.clone();
+        self.parsers = Parsers::load(settings, own, self.prompts.templates(), &self.tokenizer)?;
         Ok(self)
     }
 
@@ -162,6 +166,11 @@ impl Renderer {
     /// The format that stands for a template where the model has none.
     pub fn native_format(&self) -> Option<NativeFormat> {
         self.prompts.native()
+    }
+
+    /// The response template of the model's `tokenizer_config.json` as a format; `None` where it has none.
+    pub fn response_template(&self) -> Option<Result<Format, FormatError>> {
+        self.response_template.clone()
     }
 
     /// The output formats that the model's template and tokens speak of.

@@ -37,8 +37,8 @@ pub(crate) fn of(
     Vocabulary::new(&words, width, &end)
 }
 
-/// The tokens that a grammar must name.
-pub(crate) fn specials(tokenizer: &Tokenizer) -> Specials {
+/// The tokens that a grammar must name, and those that end an output.
+pub(crate) fn specials(tokenizer: &Tokenizer, defaults: &Defaults) -> Specials {
     let named = tokenizer
         .words()
         .into_iter()
@@ -47,5 +47,6 @@ pub(crate) fn specials(tokenizer: &Tokenizer) -> Specials {
             octavo_tokenizer::Word::Special(name) => Some((name, id)),
             octavo_tokenizer::Word::Bytes(_) => None,
         });
-    Specials::new(named.collect())
+    let end: Vec<u32> = defaults.eos.iter().map(|id| id.cast_unsigned()).collect();
+    Specials::new(named.collect()).ending(&end)
 }

@@ -17,6 +17,7 @@ pub(crate) fn literal(text: &str) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Specials {
     tokens: Vec<(String, u32)>,
+    ends: Vec<u32>,
 }
 
 /// A part of a text.
@@ -37,7 +38,30 @@ impl Specials {
                 .cmp(&left.0.len())
                 .then_with(|| left.cmp(right))
         });
-        Self { tokens }
+        Self {
+            tokens,
+            ends: Vec::new(),
+        }
+    }
+
+    /// Say which of the tokens end an output: a grammar may end there and does not name them.
+    #[must_use]
+    pub fn ending(mut self, ends: &[u32]) -> Self {
+        self.ends = ends.to_vec();
+        self
+    }
+
+    /// A text without the end tokens at its end.
+    pub(crate) fn without_end<'t>(&self, text: &'t str) -> &'t str {
+        let mut text = text;
+        while let Some((token, _)) = self
+            .tokens
+            .iter()
+            .find(|(token, id)| self.ends.contains(id) && text.ends_with(token.as_str()))
+        {
+            text = &text[..text.len() - token.len()];
+        }
+        text
     }
 
     /// A text as a sequence of literals and tokens.
@@ -108,7 +132,7 @@ pub(crate) fn until(end: &str, specials: &Specials, name: &str) -> String {
 
 impl Specials {
     /// A text up to its first token, and the rest.
-    fn split<'a>(&self, text: &'a str) -> (&'a str, &'a str) {
+    pub(crate) fn split<'a>(&self, text: &'a str) -> (&'a str, &'a str) {
         match self.pieces(text).first() {
             Some(Piece::Text(first)) => text.split_at(first.len()),
             _ => ("", text),

@@ -8,15 +8,20 @@
 mod calls;
 mod ebnf;
 mod error;
+mod heads;
 mod lark;
 mod matcher;
+mod parts;
+mod rules;
 mod schema;
 mod sources;
 mod tags;
+mod texts;
 mod vocabulary;
 
-pub use calls::{Guided, GuidedTool, calls};
+pub use calls::{Guided, GuidedTool, call_markers, calls};
 pub use error::ConstraintError;
+pub use heads::{Messages, Place};
 pub use lark::Specials;
 pub use matcher::{Checker, Grammar, Matcher};
 pub use schema::{SchemaOptions, check_schema};

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::ebnf;
 use super::error::ConstraintError;
 use super::lark::{self, Specials};
+use super::rules::Rules;
 use super::schema::{self, SchemaOptions};
 use super::tags;
 
@@ -57,6 +58,8 @@ pub struct Thoughts {
     pub open: String,
     /// The text that ends them.
     pub close: String,
+    /// Texts that would begin a call in them.
+    pub without: Vec<String>,
 }
 
 impl Constraint {
@@ -162,15 +165,17 @@ impl Constraint {
     /// The same constraint behind thoughts. Where `open` is a text, the thoughts may be left out.
     #[must_use]
     pub fn behind(&self, thoughts: &Thoughts, specials: &Specials) -> Self {
-        let close = lark::until(&thoughts.close, specials, "thoughts");
-        let body = self.as_rule();
+        let mut rules = Rules::new(specials);
+        let thoughts_text = rules.until(&thoughts.close, &thoughts.without, None);
+        let body = rules.rule(&self.as_rule());
+        let space = rules.terminal("/[ \\t\\r\\n]{1,8}/");
         let start = if thoughts.open.is_empty() {
-            "start: thoughts SPACE? body".to_owned()
+            format!("{thoughts_text} {space}? {body}")
         } else {
             let open = specials.expression(&thoughts.open);
-            format!("start: (SPACE? {open} thoughts SPACE?)? body")
+            format!("({space}? {open} {thoughts_text} {space}?)? {body}")
         };
-        let text = format!("{start}\n{close}\nSPACE: /[ \\t\\r\\n]{{1,8}}/\nbody: {body}\n");
+        let text = rules.grammar(&start);
         Self::raw(Kind::Lark, text)
     }
 
