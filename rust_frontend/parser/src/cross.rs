@@ -172,7 +172,11 @@ impl Parser {
         let parameters = self.sink.tools.parameters(&self.call).cloned();
         match node.state.kind {
             Kind::Between if node.state.text == TextRule::Content => self.sink.pause(),
-            Kind::Args => self.codec = Some(Codec::new(&node.state, parameters)),
+            Kind::Args => {
+                // The arguments are one value: what stood in markers before it was none of them.
+                self.fields = None;
+                self.codec = Some(Codec::new(&node.state, parameters));
+            }
             Kind::Params if self.fields.is_none() => {
                 self.fields = Some(Fields::new(machine.grammar.arguments.clone(), parameters));
             }

@@ -218,13 +218,7 @@ impl Making {
 fn object<'v>(value: &'v Value, path: &str) -> Made<&'v Map<String, Value>> {
     value
         .as_object()
-        .filter(|map| !map.is_empty())
-        .ok_or_else(|| {
-            (
-                path.to_owned(),
-                "must be an object that is not empty".to_owned(),
-            )
-        })
+        .ok_or_else(|| (path.to_owned(), "must be an object".to_owned()))
 }
 
 fn known(map: &Map<String, Value>, keys: &[&str], path: &str) -> Made<()> {
