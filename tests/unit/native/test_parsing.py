@@ -58,6 +58,11 @@ def test_however_the_text_is_cut_the_events_joined_are_the_same(size: int) -> No
     assert parser.finish() == []
 
 
+def test_an_id_between_name_and_arguments_is_no_argument() -> None:
+    text = '[TOOL_CALLS]f[CALL_ID]abc123456[ARGS]{"a": 1}[TOOL_CALLS]g[CALL_ID]abc123457[ARGS]{}'
+    assert [(call.name, call.arguments) for call in parse(text, "mistral").calls] == [("f", '{"a": 1}'), ("g", "{}")]
+
+
 def test_choices() -> None:
     call = CALL
     assert parse(call, "hermes", tool_choice="none").content == call
