@@ -35,6 +35,7 @@ __all__ = [
     "Hello",
     "Histogram",
     "Logprobs",
+    "ModelState",
     "Refuse",
     "RepetitionDetection",
     "RequestRejected",
@@ -197,7 +198,7 @@ class Control(Message, frozen=True):
     """frontend or supervisor -> core: an operation with an answer (ControlDone of the same id)."""
 
     id: int
-    op: str  # "shutdown", "reset_prefix_cache"
+    op: str  # "shutdown", "reset_prefix_cache", "pause", …: engine_core/control has the list
     args: dict[str, str] = {}
 
 
@@ -207,6 +208,8 @@ class ControlDone(Message, frozen=True):
     id: int
     error: str | None = None
     result: dict[str, str] = {}
+    code: str = ""  # with an error: "invalid" (the arguments), "conflict" (not in this state), "unsupported", "failed"
+    param: str | None = None  # the argument at fault
 
 
 class Finish(Record, frozen=True):
@@ -257,6 +260,14 @@ class RequestRejected(Message, frozen=True):
     param: str | None = None  # the request field at fault
 
 
+class ModelState(Record, frozen=True):
+    """What was done to the model of an engine, and whether it runs requests."""
+
+    weight_version: str  # "0": the checkpoint's
+    state: str  # "running"; "paused", "sleeping": requests wait; "unusable": they wait, and for how long is bounded
+    note: str = ""  # why it is unusable
+
+
 class EngineInfo(Record, frozen=True):
     """What the frontend must know of a ready engine."""
 
@@ -270,10 +281,11 @@ class EngineInfo(Record, frozen=True):
     dtype: str
     startup_ms: int = 0
     prefix_caching: bool = True
+    model_state: ModelState | None = None  # None: runs the checkpoint as it is
 
 
 class EngineReady(Message, frozen=True):
-    """core -> frontend: requests may come. Sent again after each restart of the workers."""
+    """core -> frontend: requests may come. Sent again after each restart of the workers, and when `info` changes."""
 
     info: EngineInfo
 

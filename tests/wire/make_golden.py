@@ -30,6 +30,7 @@ EXTRAS = wire.SamplingExtras(
 )  # fmt: skip
 LOGPROBS = wire.Logprobs(2, pack_tokens([1, 5, 2, 6]), struct.pack("<4f", -0.5, -1.5, 0, -4.25), pack_tokens([1, 70]))
 INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123, False)
+UNUSABLE = msgspec.structs.replace(INFO, model_state=wire.ModelState("step-7", "unusable", "für später"))
 DETAIL = wire.StepStats(
     1,
     2,
@@ -121,12 +122,14 @@ def _cases() -> list[Case]:
         Case("Control/all", front, wire.Control(10, "shutdown", {"grace": "5", "grund": "für später"}), 3),
         Case("ControlDone/defaults", core, wire.ControlDone(9), 2),
         Case("ControlDone/all", core, wire.ControlDone(10, "no", {"a": "", "b": "x" * 40}), 2),
+        Case("ControlDone/refused", core, wire.ControlDone(11, "not paused", {}, "conflict", "mode"), 2),
         Case("Deltas/empty", core, wire.Deltas(0, ()), 3),
         Case("Deltas/defaults", core, wire.Deltas(1, (wire.Delta(1, 1, 0, b""),)), 3),
         Case("Deltas/all", core, wire.Deltas(2**40, (delta, wire.Delta(2, 1, 5, _tokens(7)))), 3),
         Case("RequestRejected/defaults", core, wire.RequestRejected(3, 1, "invalid", "no"), 5),
         Case("RequestRejected/all", core, wire.RequestRejected(3, 1, "too_long", "9 > 8", "prompt"), 5),
         Case("EngineReady/all", core, wire.EngineReady(INFO), 2),
+        Case("EngineReady/state", core, wire.EngineReady(UNUSABLE), 2),
         Case("EngineFault/all", core, wire.EngineFault("worker_died", "signal 9", True), 4),
         Case("Stats/zero", core, wire.Stats(*[0] * 11), 12),
         Case("Stats/large", core, wire.Stats(*[10**n for n in range(11)]), 12),

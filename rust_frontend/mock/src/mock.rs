@@ -184,6 +184,8 @@ impl Mock {
                     id: control.id,
                     error,
                     result: [].into(),
+                    code: "unsupported".to_owned(),
+                    param: None,
                 };
                 self.link.send(&done).await;
                 if shutdown {

@@ -43,6 +43,7 @@ impl Script {
                 dtype: "bfloat16".to_owned(),
                 startup_ms: 0,
                 prefix_caching: true,
+                model_state: None,
             },
             startup: Duration::ZERO,
             step_time: Duration::from_millis(10),

@@ -70,6 +70,7 @@ fn info() -> EngineInfo {
         dtype: "bfloat16".to_owned(),
         startup_ms: 1,
         prefix_caching: true,
+        model_state: None,
     }
 }
 

@@ -200,7 +200,7 @@ records! {
     struct Control {
         /// Chosen by the sender.
         id: u64,
-        /// "shutdown", "`reset_prefix_cache`".
+        /// "shutdown", "`reset_prefix_cache`", "pause", …
         op: String,
         /// Of the operation.
         args: BTreeMap<String, String> = BTreeMap::new(),
@@ -214,6 +214,10 @@ records! {
         error: Option<String> = None,
         /// Of the operation.
         result: BTreeMap<String, String> = BTreeMap::new(),
+        /// With an error: "invalid" (the arguments), "conflict" (not in this state), "unsupported", "failed".
+        code: String = String::new(),
+        /// The argument at fault.
+        param: Option<String> = None,
     }
 
     /// Why a request ended.
@@ -282,6 +286,17 @@ records! {
         param: Option<String> = None,
     }
 
+    /// What was done to the model of an engine, and whether it runs requests.
+    #[derive(Eq)]
+    struct ModelState {
+        /// "0": the checkpoint's.
+        weight_version: String,
+        /// "running"; "paused", "sleeping": requests wait; "unusable": they wait, and for how long is bounded.
+        state: String,
+        /// Why it is unusable.
+        note: String = String::new(),
+    }
+
     /// What the frontend must know of a ready engine.
     struct EngineInfo {
         /// First served name.
@@ -304,9 +319,11 @@ records! {
         startup_ms: u64 = 0,
         /// Whether prefixes are looked up.
         prefix_caching: bool = true,
+        /// `None`: runs the checkpoint as it is.
+        model_state: Option<ModelState> = None,
     }
 
-    /// core -> frontend: requests may come. Sent again after each restart of the workers.
+    /// core -> frontend: requests may come. Sent again after each restart of the workers, and when `info` changes.
     struct EngineReady {
         /// Of this engine.
         info: EngineInfo,

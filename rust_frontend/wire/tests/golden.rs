@@ -7,14 +7,16 @@ use std::fmt::Debug;
 
 use octavo_wire::frontend::{
     AbortRequests, Ack, AddRequest, Control, ControlDone, CoreMessage, Delta, Deltas, Domain,
-    EngineFault, EngineInfo, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello,
-    Logprobs, Refuse, RepetitionDetection, RequestRejected, SamplingExtras, SamplingParams, Stats,
+    EngineFault, EngineReady, Finish, FrontendMessage, Goodbye, Grammar, Header, Hello, Logprobs,
+    Refuse, RepetitionDetection, RequestRejected, SamplingExtras, SamplingParams, Stats,
     ThinkingBudget, Welcome,
 };
 use octavo_wire::{Blob, DecodeError, Floats, Message, Tokens};
 
+mod golden_info;
 mod golden_stats;
 
+use golden_info::{info, unusable};
 use golden_stats::detail;
 
 const MAX: u64 = u64::MAX;
@@ -326,6 +328,18 @@ fn control_done(id: u64, error: Option<&str>, result: &[(&str, &str)]) -> Value 
         id,
         error: error.map(str::to_owned),
         result: map(result),
+        code: String::new(),
+        param: None,
+    })
+}
+
+fn control_refused(id: u64) -> Value {
+    core(ControlDone {
+        id,
+        error: Some("not paused".into()),
+        result: BTreeMap::new(),
+        code: "conflict".into(),
+        param: Some("mode".into()),
     })
 }
 
@@ -337,21 +351,6 @@ fn rejected(code: &str, message: &str, param: Option<&str>) -> Value {
         message: message.into(),
         param: param.map(str::to_owned),
     })
-}
-
-fn info() -> EngineInfo {
-    EngineInfo {
-        model: "modèle/ü-7B 🐙".into(),
-        max_model_len: 131_072,
-        vocab_size: 128_256,
-        num_blocks: 70_000,
-        block_tokens: 16,
-        max_num_seqs: 256,
-        world_size: 2,
-        dtype: "bfloat16".into(),
-        startup_ms: 8123,
-        prefix_caching: false,
-    }
 }
 
 fn answers() -> Vec<(&'static str, Value)> {
@@ -367,6 +366,7 @@ fn answers() -> Vec<(&'static str, Value)> {
     vec![
         ("ControlDone/defaults", control_done(9, None, &[])),
         ("ControlDone/all", control_done(10, Some("no"), &done)),
+        ("ControlDone/refused", control_refused(11)),
         ("Deltas/empty", deltas(0, vec![])),
         ("Deltas/defaults", deltas(1, vec![delta(1, 0, &[])])),
         ("Deltas/all", deltas(1 << 40, some)),
@@ -374,6 +374,7 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("RequestRejected/defaults", rejected("invalid", "no", None)),
         ("RequestRejected/all", too_long),
         ("EngineReady/all", core(EngineReady { info: info() })),
+        ("EngineReady/state", core(EngineReady { info: unusable() })),
         ("EngineFault/all", core(fault)),
         ("Stats/zero", stats([0; 11], None)),
         ("Stats/large", stats(powers, None)),

@@ -176,6 +176,7 @@ pub(crate) fn info() -> EngineInfo {
         dtype: "float32".to_owned(),
         startup_ms: 0,
         prefix_caching: true,
+        model_state: None,
     }
 }
 

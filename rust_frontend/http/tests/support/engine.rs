@@ -114,6 +114,7 @@ impl Generate for Script {
                 dtype: "float32".to_owned(),
                 startup_ms: 0,
                 prefix_caching: true,
+                model_state: None,
             })
         })
     }
