@@ -6,29 +6,17 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 
 from octavo.edge_config import EdgeConfig, EdgeSettings
 from octavo.errors import ConfigError
+from octavo.kv_events_config import KvEventsConfig
 from octavo.setting import Setting, choice, count, flag, float_type, or_none, power_of_two, seconds, setting, switched
 from octavo.setting_values import file, json_object, share
 
 __all__ = ["EngineConfig", "FrontendConfig", "KvEventsConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
-
-
-class KvEventsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whether and where the prefix cache says what it holds (vLLM's fields)."""
-
-    enable_kv_cache_events: bool = False
-    publisher: Literal["zmq", "null"] = "zmq"  # "null": nowhere
-    endpoint: str = "tcp://*:5557"  # of the PUB socket
-    replay_endpoint: str | None = None  # of the ROUTER socket that sends again what was missed; None: none
-    buffer_steps: Annotated[int, msgspec.Meta(ge=0)] = 10_000  # batches kept for replay
-    hwm: Annotated[int, msgspec.Meta(ge=0)] = 100_000  # messages that queue for a subscriber before it loses some
-    max_queue_size: Annotated[int, msgspec.Meta(ge=0)] = 100_000  # vLLM's; nothing queues here
-    topic: str = ""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -67,6 +55,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     worker_timeout_s: float = 300.0
     max_restarts: int = 5  # of the worker group, within restart_window_s
     restart_window_s: float = 600.0
+    weight_store: str = ""  # folder for copies of updated weights; empty: none are kept
     log_level: str = "info"
 
 
@@ -325,6 +314,13 @@ class ServeConfig(EdgeSettings):
     )
     max_restarts: int = setting(
         5, count(0), "Engine", "restarts of workers, or of an engine core, within ten minutes before giving up"
+    )
+    weight_store: Path | None = setting(  # noqa: RUF009  # a field, as all others
+        None,
+        or_none("none", Path),
+        "Server",
+        "folder for copies of updated weights, which restarted workers load; without one they wait for a trainer",
+        "PATH|none",
     )
     log_level: str = setting(
         "info", choice("debug", "info", "warning", "error"), "Log", "debug, info, warning or error", "LEVEL"

@@ -32,11 +32,14 @@ def model_files(config: ServeConfig) -> ModelFiles:
     return resolve(str(path), config.load_format, overrides, config.trust_remote_code)
 
 
-def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint: str = "") -> EngineConfig:
+def engine_config(
+    config: ServeConfig, files: ModelFiles, folder: Path, endpoint: str = "", weight_store: str = ""
+) -> EngineConfig:
     """Return the configuration of an engine core for a model.
 
-    `folder` is the run folder, `endpoint` where a frontend listens: empty for one in the same process. Raises
-    ConfigError for a context beyond the model's, and for a device that is not there.
+    `folder` is the run folder, `endpoint` where a frontend listens: empty for one in the same process. `weight_store`:
+    the folder of this server alone for copies of updated weights; empty: none are kept.
+    Raises ConfigError for a context beyond the model's, and for a device that is not there.
     """
     gpus = () if config.device == "cpu" else visible_gpus()
     device = choose_device(config.device, config.tensor_parallel_size, gpus, bool(gpus) and torch_has_cuda())
@@ -80,6 +83,7 @@ def engine_config(config: ServeConfig, files: ModelFiles, folder: Path, endpoint
         worker_timeout_s=config.worker_timeout,
         max_restarts=config.max_restarts,
         restart_window_s=RESTART_WINDOW_S,
+        weight_store=weight_store,
         log_level=config.log_level,
     )
 

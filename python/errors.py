@@ -4,6 +4,7 @@ OctavoError
 ├── ConfigError         a flag or a combination of flags that cannot work; ends the command with exit code 2
 ├── ModelError          files that cannot be served: absent, damaged, of an unknown kind
 ├── RequestError        one request cannot run; only that request fails
+├── ControlError        an operation on the engine cannot be done; nothing has changed unless the message says so
 ├── ProtocolError       a peer sent what this version does not understand
 ├── EngineError         the engine cannot go on
 │   └── WorkerError     a worker died, hung or reported a fault
@@ -19,6 +20,7 @@ import errno
 __all__ = [
     "NO_ROOM",
     "ConfigError",
+    "ControlError",
     "EngineError",
     "ModelError",
     "OctavoError",
@@ -57,6 +59,15 @@ class RequestError(OctavoError):
     """One request cannot run. `param` is the request field at fault."""
 
     def __init__(self, message: str, code: str = "invalid", param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+class ControlError(OctavoError):
+    """An operation on the engine cannot be done. `code` is as in ControlDone, `param` the argument at fault."""
+
+    def __init__(self, message: str, code: str = "failed", param: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.param = param

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from octavo.errors import NO_ROOM, ConfigError
 
-__all__ = ["run_folder", "writing"]
+__all__ = ["own_folder", "run_folder", "writing"]
 
 _PREFIX = "octavo-"
 _PID_FILE = "pid"
@@ -29,14 +29,23 @@ def run_folder() -> Iterator[Path]:
     """
     named = os.environ.get("XDG_RUNTIME_DIR")
     base = Path(named or tempfile.gettempdir())
+    with own_folder(base, _ADVICE) as folder:
+        if len(os.fsencode(folder)) + _LONGEST_NAME > _MAX_SOCKET_PATH:
+            raise ConfigError(f"the path {base} is too long for sockets, by the system's limit; {_ADVICE}")
+        yield folder
+
+
+@contextlib.contextmanager
+def own_folder(base: Path, advice: str) -> Iterator[Path]:
+    """Make a folder in `base` that only this user can enter; remove it at the end, and those of killed servers now.
+
+    Raises ConfigError, with the advice, if that cannot be.
+    """
     _sweep(base)
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base.absolute()))
     except OSError as error:
-        raise ConfigError(f"cannot make a folder in {base} ({error.strerror}); {_ADVICE}") from None
-    if len(os.fsencode(folder)) + _LONGEST_NAME > _MAX_SOCKET_PATH:
-        folder.rmdir()
-        raise ConfigError(f"the path {base} is too long for sockets, by the system's limit; {_ADVICE}")
+        raise ConfigError(f"cannot make a folder in {base} ({error.strerror}); {advice}") from None
     try:
         with writing(folder):
             (folder / _PID_FILE).write_text(str(os.getpid()))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.listening import Listening, listening
 from octavo.modelfiles import ModelFiles, export_tokenizer
 from octavo.modelfiles.generation import GenerationSource
-from octavo.runfolder import run_folder, writing
+from octavo.runfolder import own_folder, run_folder, writing
 
 __all__ = ["frontend_program", "serve"]
 
@@ -55,11 +55,12 @@ def serve(config: ServeConfig) -> int:
     _check_versions(frontend)
     files = model_files(config)
     tls = config.ssl_certfile is not None
-    with listening(config.host, config.port, config.uds, tls=tls) as listener, run_folder() as folder:
+    listens = listening(config.host, config.port, config.uds, tls=tls)
+    with listens as listener, run_folder() as folder, _weight_store(config) as store:
         generation = GenerationSource(config.generation_config, config.override_generation_config)
         with writing(folder):
             export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
-            _write_configs(config, files, listener.socket, folder)
+            _write_configs(config, files, listener.socket, folder, store)
         _check_frontend(frontend, folder)
         asks = config.api_key or config.api_key_file is not None or config.ssl_cert_reqs == 2
         if listener.exposed and not asks:
@@ -119,7 +120,21 @@ def _check_frontend(frontend: str, folder: Path) -> None:
         raise ConfigError(_last_record(checked.stderr.splitlines() or [f"{frontend} --check failed"]))
 
 
-def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path) -> None:
+@contextlib.contextmanager
+def _weight_store(config: ServeConfig) -> Iterator[str]:
+    """Make this server's folder in --weight-store, if there is to be one, and remove it at the end."""
+    if config.weight_store is None:
+        yield ""
+        return
+    with contextlib.suppress(OSError):  # then making a folder in it says why
+        config.weight_store.mkdir(parents=True, exist_ok=True)
+    with own_folder(config.weight_store, "give --weight-store a folder that you may write to") as folder:
+        yield str(folder)
+
+
+def _write_configs(
+    config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path, weight_store: str
+) -> None:
     endpoint = f"ipc://{folder}/frontend.sock"
     frontend = FrontendConfig(
         listen_fd=listener.fileno(),
@@ -145,7 +160,7 @@ def _write_configs(config: ServeConfig, files: ModelFiles, listener: socket.sock
         trust_request_chat_template=config.trust_request_chat_template,
         edge=config.edge(),
     )
-    engine = engine_config(config, files, folder, endpoint)
+    engine = engine_config(config, files, folder, endpoint, weight_store)
     for name, record in (("frontend.json", frontend), ("engine.json", engine)):
         (folder / name).write_bytes(msgspec.json.encode(record))
 

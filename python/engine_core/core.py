@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from octavo.engine_core.outputs import apply_result, end_delta
+from octavo.engine_core.outputs import apply_result, end_delta, last_delta
 from octavo.engine_core.sched.scheduler import Scheduler
 from octavo.errors import RequestError
 from octavo.wire.frontend import Finish, Stats, StepStats
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from octavo.wire.frontend import AddRequest, Delta
     from octavo.wire.worker import SamplePlan, StepPlan, StepResult
 
-__all__ = ["Core"]
+__all__ = ["Core", "is_named"]
 
 
 class Core:
@@ -39,9 +39,18 @@ class Core:
         return s.num_running + s.num_waiting + s.num_in_flight == 0
 
     @property
+    def quiet(self) -> bool:
+        """Whether no plan is in flight."""
+        return self._scheduler.num_in_flight == 0
+
+    @property
     def on_trial(self) -> bool:
         """Whether all that is in flight is one request that may have crashed the workers before."""
         return self._scheduler.on_trial
+
+    def has(self, request_id: int) -> bool:
+        """Whether there is a request that is not finished."""
+        return self._scheduler.get(request_id) is not None
 
     def request_ids(self) -> list[int]:
         """Return the ids of all requests that are not finished."""
@@ -74,6 +83,15 @@ class Core:
         """Take all requests out: nobody waits for them any more."""
         self.abort(self.request_ids())
 
+    def abort_with_news(self, names: list[str]) -> list[Delta]:
+        """End the requests of these names, or all, as aborted. Returns their last deltas."""
+        deltas = []
+        for request in self._scheduler.requests():
+            if is_named(request.name, names):
+                self._scheduler.finish(request)
+                deltas.append(last_delta(request, Finish("abort")))
+        return deltas
+
     def next_plan(self) -> StepPlan | None:
         """Return the next plan to send, or None if none can go now."""
         began = time.perf_counter()
@@ -99,6 +117,14 @@ class Core:
         self._scheduler.counters.scheduler_seconds.observe(seconds)
         return deltas
 
+    def use_weights(self, key: str) -> None:
+        """Compute all requests again under other weights. Nothing may be in flight."""
+        self._scheduler.use_weights(key)
+
+    def kv_lost(self) -> None:
+        """Compute all requests again: the workers forget what they have. Nothing may be in flight."""
+        self._scheduler.kv_lost()
+
     def reset_prefix_cache(self, *, running: bool) -> None:
         """Let nothing that was computed so far be found any more. With `running`, running requests start over."""
         self._scheduler.reset_prefix_cache(running=running)
@@ -111,8 +137,7 @@ class Core:
     def take_failed(self) -> list[Delta]:
         """Return the last deltas of requests that could not go on, each once. Ask after `next_plan` and `crashed`."""
         return [
-            end_delta(request.id, request.attempt, request.emitted, Finish("error", message=message))
-            for request, message in self._scheduler.take_failed()
+            last_delta(request, Finish("error", message=message)) for request, message in self._scheduler.take_failed()
         ]
 
     def stats(self, worker_restarts: int) -> Stats:
@@ -150,6 +175,12 @@ class Core:
     def check(self) -> None:
         """Raise AssertionError unless all invariants hold."""
         self._scheduler.check()
+
+
+def is_named(name: str, names: list[str]) -> bool:
+    """Tell whether `names` has a request's name, or is empty. Outputs of one call are called ID-0, ID-1, …"""
+    call, _, number = name.rpartition("-")
+    return not names or name in names or (number.isdigit() and call in names)
 
 
 def _now_us() -> int:

@@ -15,17 +15,23 @@ import msgspec
 from octavo.actors.actor import Actor
 from octavo.actors.errors import MailboxFull
 from octavo.engine_core.cache.events import KvEventLog
-from octavo.engine_core.core import Core
+from octavo.engine_core.control.desk import ControlDesk
+from octavo.engine_core.control.model_state import ModelState
+from octavo.engine_core.control.operation import Context
+from octavo.engine_core.control.scheduling import LOST
+from octavo.engine_core.core import Core, is_named
 from octavo.engine_core.frontend import FrontendEvent, FrontendGone
 from octavo.engine_core.grammar.desk import GrammarDesk, GrammarReady
 from octavo.engine_core.grammar.native import NativeGrammars
-from octavo.engine_core.journal import BASE_VERSION
 from octavo.engine_core.kv_plan import plan_kv
+from octavo.engine_core.outputs import end_delta
 from octavo.engine_core.sched.budget import SchedLimits
-from octavo.engine_core.worker_group import GroupDown, GroupEvent, GroupReady, GroupResult
+from octavo.engine_core.worker_group import GroupAnswer, GroupDown, GroupEvent, GroupReady, GroupResult
 from octavo.errors import EngineError, ProtocolError, RequestError
 from octavo.faults import Faults
-from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo
+from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo, Finish
+from octavo.wire.version import VERSION
+from octavo.wire.worker import ModelControl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from octavo.engine_core.cache.events import KvEvent
     from octavo.engine_core.frontend import Frontend
     from octavo.engine_core.grammar.protocol import Grammars
+    from octavo.engine_core.journal import Journal
     from octavo.engine_core.kv_plan import KvPlan
     from octavo.wire.worker import AllocateKv, Ready, SamplePlan, StepPlan, StepResult
 
@@ -57,8 +64,8 @@ class Workers(Protocol):
         """How often the workers were started again."""
         ...
 
-    def send(self, plan: StepPlan | SamplePlan) -> None:
-        """Send a plan to all ranks. Never waits."""
+    def send(self, message: StepPlan | SamplePlan | ModelControl) -> None:
+        """Send a plan or an operation to all ranks. Never waits."""
         ...
 
 
@@ -73,17 +80,17 @@ class EngineCore(Actor[EngineMessage]):
         self,
         config: EngineConfig,
         frontend: Frontend,
+        journal: Journal,
         *,
         window: int = 1,
         num_drafts: int = 0,
-        weight_version: str = BASE_VERSION,
         on_ready: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
         grammars: Callable[[int], Grammars] | None = None,
     ) -> None:
         """Keep the arguments.
 
-        weight_version: what the workers must have loaded; older weights are never served under a newer version.
+        journal: what was done to the model; older weights are never served under a newer version.
         on_ready: called whenever the workers have become ready. on_shutdown: when the frontend asks for the end by
         Control. grammars: makes what compiles grammars, from the width of the logits; by default from the tokenizer.
         """
@@ -92,7 +99,9 @@ class EngineCore(Actor[EngineMessage]):
         self._frontend = frontend
         self._window = window
         self._num_drafts = num_drafts
-        self._weight_version = weight_version
+        self._state = ModelState(journal)
+        self._controls = ControlDesk(Context(self._state, self, config.weight_store), self)
+        self._held: dict[int, AddRequest] = {}  # that came while new requests wait, by id
         self._faults = Faults.find("engine")
         self._on_ready = on_ready
         self._on_shutdown = on_shutdown
@@ -126,14 +135,12 @@ class EngineCore(Actor[EngineMessage]):
 
         Raises ConfigError if the memory does not suffice, ProtocolError if restarted workers have other layers.
         """
-        if ready.weight_version != self._weight_version:
-            raise ProtocolError(
-                f"the workers loaded weights of version {ready.weight_version!r}, needed are those of "
-                f"{self._weight_version!r}"
-            )
+        wanted = self._state.journal.weights
+        self._state.problem = LOST.format(self._state.journal.weight_version) if wanted.lost else ""
+        if ready.weight_key != wanted.key and not wanted.lost:
+            raise ProtocolError(f"the workers loaded the weights {ready.weight_key!r}, needed are {wanted.key!r}")
         if self._plan is None or self._specs is None:
-            version, log = self._weight_version, self._kv_log
-            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts, version, log)
+            self._plan = plan_kv(self._config, ready, self._window, self._num_drafts, wanted.key, self._kv_log)
             self._specs = ready
         elif self._specs.kv_specs != ready.kv_specs:
             raise ProtocolError(f"restarted workers have other layers: {ready.kv_specs}, {self._specs.kv_specs} before")
@@ -168,6 +175,8 @@ class EngineCore(Actor[EngineMessage]):
         match message:
             case GroupResult(result):
                 self._result(result)
+            case GroupAnswer(answer):
+                self._controls.answered(answer)
             case AddRequest():
                 self._add(message)
             case AbortRequests():
@@ -176,6 +185,8 @@ class EngineCore(Actor[EngineMessage]):
                 self._grammar_ready(message)
             case FrontendGone():
                 self._early.clear()
+                self._held.clear()
+                self._controls.frontend_gone()
                 self._desk.drop_all()
                 if self._core is not None:
                     self._core.abort_all()
@@ -189,12 +200,17 @@ class EngineCore(Actor[EngineMessage]):
     async def idle(self) -> None:
         """Fill the window, report. Never waits."""
         self._room.set()
+        self._controls.turn()
         core = self._core
         if core is None or self._workers is None:
             return
+        if self._held and not self._state.holds_new:
+            self._release()
         if self._up:
-            # The masks of a deferred plan are computed here, while the workers run its forward.
-            while (plan := core.sample_plan() or core.next_plan()) is not None:
+            # The masks of a deferred plan are computed here, while the workers run its forward. They follow a plan that
+            # is under way whatever happens.
+            runs = self._state.may_schedule
+            while (plan := core.sample_plan() or (core.next_plan() if runs else None)) is not None:
                 if self._faults:
                     self._faults.at(plan.step)
                 self._workers.send(plan)
@@ -219,7 +235,74 @@ class EngineCore(Actor[EngineMessage]):
             dtype=config.dtype,
             startup_ms=int((time.monotonic() - self._started) * 1000),
             prefix_caching=config.enable_prefix_caching,
+            model_state=self._state.wire(),
         )
+
+    def quiet(self) -> bool:
+        """Whether no plan is in flight."""
+        return self._core is None or self._core.quiet
+
+    def drained(self) -> bool:
+        """Whether no request is left but those that are held."""
+        return self._core is None or (self._core.idle and not self._desk.num_waiting)
+
+    def abort_requests(self, names: list[str]) -> int:
+        """End the requests of these names, or all, as aborted; their clients are told. Returns their number."""
+        if self._core is None:
+            return 0
+        deltas = self._core.abort_with_news(names)
+        waiting = [*self._held.values(), *self._desk.waiting()]
+        waiting = [message for message in waiting if is_named(message.name, names)]
+        for message in waiting:
+            self._held.pop(message.id, None)
+            deltas.append(end_delta(message.id, message.attempt, len(message.emitted) // 4, Finish("abort")))
+        self._desk.drop(message.id for message in waiting)
+        self._frontend.deliver(self._step, deltas)
+        return len(deltas)
+
+    def reset_prefix_cache(self, running: bool) -> None:
+        """Let nothing that was computed so far be found any more. With `running`, running requests start over."""
+        if self._core is not None:
+            self._core.reset_prefix_cache(running=running)
+
+    def kv_lost(self) -> None:
+        """Compute all requests again: the workers drop what they have. Nothing may be in flight."""
+        if self._core is not None:
+            self._core.kv_lost()
+
+    def use_weights(self, key: str) -> None:
+        """Compute all requests again under other weights. Nothing may be in flight."""
+        if self._core is not None:
+            self._core.use_weights(key)
+
+    def changed(self) -> None:
+        """Tell the frontend of the model's state."""
+        if self._plan is not None:
+            self._frontend.ready(self.info())
+
+    def describe(self) -> dict[str, str]:
+        """Return what there is to know of the engine."""
+        info = msgspec.structs.asdict(self.info())
+        state = msgspec.structs.asdict(info.pop("model_state"))
+        return {"info": msgspec.json.encode({"version": VERSION, **info, **state}).decode()}
+
+    def control_done(
+        self,
+        id_: int,
+        error: str | None = None,
+        result: dict[str, str] | None = None,
+        code: str = "",
+        param: str | None = None,
+    ) -> None:
+        """Answer a Control."""
+        self._frontend.control_done(id_, error, result, code, param)
+
+    def ask_workers(self, number: int, op: str, args: dict[str, str]) -> int:
+        """Send an operation to all ranks and return how many they are; 0: they are not there."""
+        if not self._up or self._workers is None:
+            return 0
+        self._workers.send(ModelControl(number, op, args))
+        return self._config.tensor_parallel_size
 
     def _result(self, result: StepResult) -> None:
         """Apply a result. A wrong one ends this process, not for good: the state of one of us cannot be trusted."""
@@ -235,7 +318,20 @@ class EngineCore(Actor[EngineMessage]):
     def _add(self, message: AddRequest) -> None:
         if self._core is None:
             self._early.append(message)
-            return
+        elif self._state.holds_new and not self._core.has(message.id):
+            held = self._held.get(message.id)
+            if held is None or message.attempt > held.attempt:
+                self._held[message.id] = message
+        else:
+            self._admit(message)
+
+    def _release(self) -> None:
+        held, self._held = self._held, {}
+        for message in held.values():
+            self._admit(message)
+
+    def _admit(self, message: AddRequest) -> None:
+        assert self._core is not None
         matcher = None
         try:
             if message.grammar is not None:
@@ -257,6 +353,8 @@ class EngineCore(Actor[EngineMessage]):
         if self._core is None:
             self._early.append(message)
         else:
+            for request_id in message.ids:
+                self._held.pop(request_id, None)
             self._desk.drop(message.ids)
             self._core.abort(message.ids)
 
@@ -269,7 +367,7 @@ class EngineCore(Actor[EngineMessage]):
     def _grammar_ready(self, event: GrammarReady) -> None:
         for message in self._desk.take(event.grammar):
             if event.error is None:
-                self._add(message)
+                self._admit(message)
             else:
                 self._frontend.reject(message, event.error.code, event.error.message, event.error.param)
 
@@ -277,13 +375,8 @@ class EngineCore(Actor[EngineMessage]):
         if message.op == "shutdown":
             self._frontend.control_done(message.id)
             self._on_shutdown()
-        elif message.op == "reset_prefix_cache":
-            if self._core is not None:
-                self._core.reset_prefix_cache(running=message.args.get("reset_running_requests") == "true")
-            self._frontend.control_done(message.id)
         else:
-            known = "shutdown, reset_prefix_cache"
-            self._frontend.control_done(message.id, f"unknown operation {message.op!r}; known are {known}")
+            self._controls.take(message)
 
     def _workers_ready(self) -> None:
         self._up = True
@@ -301,6 +394,7 @@ class EngineCore(Actor[EngineMessage]):
             gc.freeze()  # what is alive now stays so; collections need not look at it
         else:
             _log.info("workers are back; %d requests go on", len(self._core.request_ids()))
+        self._controls.workers_ready()
         self._frontend.ready(info)
         self._on_ready()
         early, self._early = self._early, []
@@ -333,6 +427,7 @@ class EngineCore(Actor[EngineMessage]):
 
     def _workers_down(self, event: GroupDown) -> None:
         self._up = False
+        self._controls.workers_down(event.message)
         if self._core is not None:
             self._core.crashed()
             self._deliver_failed(self._core)
@@ -348,6 +443,6 @@ class EngineCore(Actor[EngineMessage]):
         if now - self._stats_at >= _STATS_INTERVAL_S or (is_idle and not self._was_idle):
             self._stats_at = now
             stats = core.stats(self._workers.restarts if self._workers else 0)
-            held = self._desk.num_waiting
+            held = self._desk.num_waiting + len(self._held)
             self._frontend.stats(msgspec.structs.replace(stats, waiting=stats.waiting + held) if held else stats)
         self._was_idle = is_idle

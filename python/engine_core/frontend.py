@@ -49,8 +49,15 @@ class Frontend(Protocol):
     def reject(self, request: AddRequest, code: str, message: str, param: str | None = None) -> None:
         """Say that a request cannot run, for good; `code` is as in RequestRejected."""
 
-    def control_done(self, id_: int, error: str | None = None, result: dict[str, str] | None = None) -> None:
-        """Answer a Control."""
+    def control_done(
+        self,
+        id_: int,
+        error: str | None = None,
+        result: dict[str, str] | None = None,
+        code: str = "",
+        param: str | None = None,
+    ) -> None:
+        """Answer a Control; `code` and `param` are as in ControlDone."""
 
     def stats(self, stats: Stats) -> None:
         """Say how things stand. Of those that wait to be sent only the latest is kept."""

@@ -180,9 +180,16 @@ class FrontendLink:
         self._outbox.answer(RequestRejected(request.id, request.attempt, code, message, param))
         self._flush()
 
-    def control_done(self, id_: int, error: str | None = None, result: dict[str, str] | None = None) -> None:
-        """Answer a Control."""
-        self._outbox.answer(ControlDone(id_, error, result or {}))
+    def control_done(
+        self,
+        id_: int,
+        error: str | None = None,
+        result: dict[str, str] | None = None,
+        code: str = "",
+        param: str | None = None,
+    ) -> None:
+        """Answer a Control; `code` and `param` are as in ControlDone."""
+        self._outbox.answer(ControlDone(id_, error, result or {}, code, param))
         self._flush()
 
     def stats(self, stats: Stats) -> None:

@@ -103,7 +103,14 @@ class LocalFrontend:
         if channel is not None:
             channel.put([RequestRejected(request.id, request.attempt, code, message, param)])
 
-    def control_done(self, id_: int, error: str | None = None, result: dict[str, str] | None = None) -> None:
+    def control_done(
+        self,
+        id_: int,
+        error: str | None = None,
+        result: dict[str, str] | None = None,
+        code: str = "",
+        param: str | None = None,
+    ) -> None:
         """Nothing to do: nobody sends a Control here."""
 
     def stats(self, stats: Stats) -> None:

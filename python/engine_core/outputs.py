@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from octavo.wire.frontend import Logprobs
     from octavo.wire.worker import RowLogprobs, StepResult
 
-__all__ = ["apply_result", "end_delta"]
+__all__ = ["apply_result", "end_delta", "last_delta"]
 
 #: The length of one token, packed.
 _ONE = array("i", [1]).tobytes()
@@ -74,6 +74,13 @@ def _apply_rows(scheduler: Scheduler, rows: list[Row], result: StepResult, begin
 def end_delta(request_id: int, attempt: int, start: int, finish: Finish) -> Delta:
     """Return a delta that ends a request without new tokens; `start` is the number of those emitted before."""
     return Delta(request_id, attempt, start, b"", finish)
+
+
+def last_delta(request: Request, finish: Finish) -> Delta:
+    """Return a delta that ends a request from outside, with the tokens that were not told yet."""
+    if request.news is not None:
+        return _delta_with_news(request, request.news, finish)
+    return end_delta(request.id, request.attempt, request.emitted, finish)
 
 
 def _delta(request: Request, sampled: array[int], finish: Finish | None) -> Delta:

@@ -47,6 +47,7 @@ class Request:
         "complete",
         "crashes",
         "crashes_alone",
+        "domain",
         "flight_computed",
         "flight_drafts",
         "flight_samples",
@@ -98,7 +99,7 @@ class Request:
         priority = message.priority if limits.priorities else 0
         self.key = (priority, message.arrival_us, message.id)  # the order of service: lower first
         self.limit = min(self.prompt_len + message.sampling.max_tokens, limits.max_model_len)  # of len(tokens)
-        self.chains = chains
+        self.chains, self.domain = chains, message.domain
         self.matcher = matcher
         self.complete = False  # the grammar allows nothing more
         if matcher is not None:

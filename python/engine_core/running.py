@@ -44,22 +44,22 @@ async def run_core(
     # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
     window = config.plans_in_flight or (1 if config.device == "cpu" else 2)
     publisher = KvPublisher.bind(context, config.kv_events, config.rank) if config.kv_events is not None else None
-    weights = Journal(Path(config.run_dir) / "journal.jsonl").weight_version
+    journal = Journal(Path(config.run_dir) / "journal.jsonl")
     engine = EngineCore(
         config,
         frontend,
+        journal,
         window=window,
-        weight_version=weights,
         on_ready=on_ready,
         on_shutdown=lambda: group.stop(),
     )
     group = WorkerGroup(
         config,
         context,
+        journal,
         engine.layout,
         engine.group_event,
         on_trial=engine.on_trial,
-        weight_version=weights,
         body=body,
     )
     engine.attach(group)

@@ -29,6 +29,7 @@ from octavo.wire.worker import (
     Heartbeat,
     Init,
     KvReady,
+    ModelControlDone,
     Ready,
     Shutdown,
     StepResult,
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from octavo.config import EngineConfig
-    from octavo.wire.worker import SamplePlan, StepPlan
+    from octavo.engine_core.journal import Journal
+    from octavo.wire.worker import ModelControl, SamplePlan, StepPlan
 
-__all__ = ["FINAL", "GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
+__all__ = ["FINAL", "GroupAnswer", "GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
 
 _log = logging.getLogger("octavo.engine_core")
 
@@ -69,6 +71,13 @@ class GroupResult:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupAnswer:
+    """A rank's answer to an operation that this life of the group was asked for."""
+
+    answer: ModelControlDone
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDown:
     """A rank is gone, so all are; no result of theirs follows."""
 
@@ -77,7 +86,7 @@ class GroupDown:
     restarting: bool = True  # false: the last event; the group has given up
 
 
-GroupEvent = GroupReady | GroupResult | GroupDown
+GroupEvent = GroupReady | GroupResult | GroupAnswer | GroupDown
 
 
 class WorkerGroup:
@@ -91,20 +100,20 @@ class WorkerGroup:
         self,
         config: EngineConfig,
         context: zmq.Context[zmq.Socket[bytes]],
+        journal: Journal,
         layout: Callable[[Ready], AllocateKv],
         on_event: Callable[[GroupEvent], None],
         *,
         on_trial: Callable[[], bool] = lambda: False,
-        weight_version: str = BASE_VERSION,
         body: str | None = None,
     ) -> None:
         """Keep the arguments.
 
+        journal: says, at each start, what weights the workers must load.
         layout: says how to allocate KV, from what the ranks report, which is the same for all; may raise ConfigError.
         on_event: called in order; must not wait.
         on_trial: tells whether a request that may have crashed the workers is being tried alone. That it crashes them
         again is bounded by the trial and does not count toward the restarts.
-        weight_version: what the workers must have loaded.
         body: "module:Class" of another worker body, for tests.
         """
         self.name = "workers"
@@ -113,7 +122,7 @@ class WorkerGroup:
         self._layout = layout
         self._on_event = on_event
         self._on_trial = on_trial
-        self._weight_version = weight_version
+        self._journal = journal
         self._body = body
         self._to_worker: Codec[CoreToWorker] = Codec(CoreToWorker, "message to a worker")
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
@@ -160,9 +169,9 @@ class WorkerGroup:
         """Ask the ranks to finish the current step and leave."""
         self._supervisor.stop()
 
-    def send(self, plan: StepPlan | SamplePlan) -> None:
-        """Send a plan, encoded once, to all ranks. If one has died since, GroupDown is on its way."""
-        self._broadcast(plan)
+    def send(self, message: StepPlan | SamplePlan | ModelControl) -> None:
+        """Send a message, encoded once, to all ranks. If one has died since, GroupDown is on its way."""
+        self._broadcast(message)
 
     def _broadcast(self, message: CoreToWorker) -> None:
         frames = [self._to_worker.encode(message)]
@@ -215,6 +224,7 @@ class WorkerGroup:
 
     def _init(self, rank: int) -> Init:
         config, ranks = self._config, self._config.tensor_parallel_size
+        weights = self._journal.weights
         return Init(
             rank=rank,
             world_size=ranks,
@@ -229,7 +239,8 @@ class WorkerGroup:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             threads=config.threads,
-            weight_version=self._weight_version,
+            weight_key=BASE_VERSION if weights.lost else weights.key,
+            overlays=() if weights.lost else weights.overlays,
             graph_sizes=config.graph_sizes,
             memory_utilization=config.gpu_memory_utilization if config.kv_cache_bytes is None else 0.0,
             logprobs_mode=config.logprobs_mode,
@@ -241,6 +252,8 @@ class WorkerGroup:
         match message:
             case StepResult():
                 self._on_event(GroupResult(message))
+            case ModelControlDone():
+                self._on_event(GroupAnswer(message))
             case Ready():
                 self._ready[rank] = message
                 if len(self._ready) == self._config.tensor_parallel_size:
@@ -290,6 +303,8 @@ def _agreed(ready: dict[int, Ready]) -> Ready:
     for rank, other in ready.items():
         if (other.kv_specs, other.vocab_size) != (first.kv_specs, first.vocab_size):
             raise ProtocolError(f"worker-{rank} has other layers than worker-0: {other.kv_specs}, {first.kv_specs}")
+        if other.weight_key != first.weight_key:
+            raise ProtocolError(f"worker-{rank} has the weights {other.weight_key!r}, worker-0 {first.weight_key!r}")
     return min(ready.values(), key=lambda message: (message.kv_bytes, message.free_bytes))
 
 

@@ -48,6 +48,10 @@ class LinearOps(Protocol):
         """Return `weight` in the layout that `apply` wants. The caller may drop `weight`."""
         ...
 
+    def unpack(self, packed: Tensor) -> Tensor:  # opaque -> [out, in] dtype
+        """Return the weight that was packed; it may share memory with `packed`."""
+        ...
+
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         """Return x @ weight.T + bias, accumulated in fp32 and rounded once to x's dtype."""
         ...

@@ -62,6 +62,17 @@ class Layer:
     def finish(self) -> None:
         """Bring loaded weights into their final layout and drop the rest."""
 
+    def adopt(self, other: Layer) -> None:
+        """Copy the own weights of `other`, which is this layer in another model of the same config and rank.
+
+        `other` may be finished, and on another device; this layer is not finished yet.
+        """
+
+    def adopt_all(self, other: Layer) -> None:
+        """Copy the weights of `other` and those below it; see `adopt`."""
+        for (_, mine), (_, theirs) in zip(self.walk(), other.walk(), strict=True):
+            mine.adopt(theirs)
+
     def own_bytes(self) -> int:
         """Return the size of the layer's own weights on this rank."""
         return 0

@@ -58,6 +58,10 @@ class Embedding(_VocabTable):
         self._group = build.group
         self._scale = torch.tensor(scale, dtype=build.dtype).item()
 
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, Embedding)
+        self.table.copy_(other.table)
+
     def __call__(self, ids: Tensor) -> Tensor:  # [T] int32 -> [T, hidden] dtype
         x = self._group.all_reduce(self._ops.lookup(ids, self.table, self.first))
         return x if self._scale == 1.0 else x * self._scale
@@ -76,6 +80,7 @@ class OutputHead(_VocabTable):
         self._build = build
         self._tied = tied
         self._bias: Tensor | None = None  # [rows] dtype
+        self._packed = False
 
     def parts(self) -> dict[str, WeightPart]:
         weight = dataclasses.replace(super().parts()["weight"], optional=self._tied is not None)
@@ -84,7 +89,20 @@ class OutputHead(_VocabTable):
     def own_bytes(self) -> int:
         return super().own_bytes() + (0 if self._bias is None else self._bias.nbytes)
 
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, OutputHead)
+        if other._bias is not None:
+            self._bias = torch.empty_like(other._bias, device=self._build.device)
+            self._bias.copy_(other._bias)
+        if (other._packed and other._tied is not None) or not (other._packed or other.table.numel()):
+            return  # the embedding's table serves there, and so it does here
+        if not self.table.numel():
+            self.table = self._zeros()
+            self._bytes = self.table.nbytes
+        self.table.copy_(self._ops.unpack(other.table) if other._packed else other.table)
+
     def finish(self) -> None:
+        self._packed = True
         if self._tied is not None:
             if self.table.numel() and not torch.equal(self.table, self._tied.table):
                 _log.warning("the config ties the output head to the embedding, but the file has another head: used")

@@ -23,6 +23,10 @@ class WeightFormat(Protocol):
         """Read this rank's shard, `rows` by `columns` of the source, into the weight's rows from `at` on."""
         ...
 
+    def adopt(self, other: WeightFormat) -> None:
+        """Copy the weight of another of this kind and size, packed or not; this one is not packed yet."""
+        ...
+
     def pack(self) -> None:
         """Bring the whole weight into the layout that `apply` wants."""
         ...
@@ -53,9 +57,14 @@ class DenseFormat:
         self._ops = build.kernels.linear
         self._weight = torch.empty(rows, columns, dtype=build.dtype, device=build.device)  # [out, in]
         self._size_bytes = self._weight.nbytes
+        self._packed = False
 
     def load(self, source: TensorSource, rows: range, columns: range, at: int) -> None:
         copy_matrix(source, self._weight[at : at + len(rows)], rows, columns)
+
+    def adopt(self, other: WeightFormat) -> None:
+        assert isinstance(other, DenseFormat)
+        self._weight.copy_(self._ops.unpack(other._weight) if other._packed else other._weight)
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +72,7 @@ class DenseFormat:
 
     def pack(self) -> None:
         self._weight = self._ops.pack(self._weight)
+        self._packed = True
 
     def apply(self, x: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], [out] dtype -> [T, out] dtype
         return self._ops.apply(x, self._weight, bias)

@@ -47,6 +47,11 @@ class FullNorms(Layer):
             for at, name in enumerate(("q", "k"))
         }
 
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, FullNorms)
+        for mine, theirs in zip(self._weights, other._weights, strict=True):
+            mine.copy_(theirs)
+
     def own_bytes(self) -> int:
         return sum(weight.nbytes for weight in self._weights)
 

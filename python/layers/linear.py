@@ -57,6 +57,12 @@ class ColumnLinear(Layer):
     def own_bytes(self) -> int:
         return self._format.nbytes + (0 if self._bias is None else self._bias.nbytes)
 
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, ColumnLinear)
+        self._format.adopt(other._format)
+        if self._bias is not None and other._bias is not None:
+            self._bias.copy_(other._bias)
+
     def finish(self) -> None:
         self._format.pack()
 
@@ -96,6 +102,12 @@ class RowLinear(Layer):
 
     def own_bytes(self) -> int:
         return self._format.nbytes + (0 if self._bias is None else self._bias.nbytes)
+
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, RowLinear)
+        self._format.adopt(other._format)
+        if self._bias is not None and other._bias is not None:
+            self._bias.copy_(other._bias)
 
     def finish(self) -> None:
         self._format.pack()

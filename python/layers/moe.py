@@ -57,6 +57,11 @@ class Experts(Layer):
             parts[f"{expert}.down.weight"] = WeightPart(outer, self._columns_loader(self._down[expert]))
         return parts
 
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, Experts)
+        self._gate_up.copy_(other._gate_up)
+        self._down.copy_(other._down)
+
     def own_bytes(self) -> int:
         return self._gate_up.nbytes + self._down.nbytes
 

@@ -58,6 +58,10 @@ class RmsNorm(Layer):
     def parts(self) -> dict[str, WeightPart]:
         return {"weight": self._kind.part(self._weight, self._dtype)}
 
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, RmsNorm)
+        self._weight.copy_(other._weight)
+
     def own_bytes(self) -> int:
         return self._weight.nbytes
 
@@ -83,6 +87,11 @@ class LayerNorm(Layer):
             "weight": NARROW.part(self._weight, self._weight.dtype),
             "bias": WeightPart(tuple(self._bias.shape), self._load, "zeros"),
         }
+
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, LayerNorm)
+        self._weight.copy_(other._weight)
+        self._bias.copy_(other._bias)
 
     def own_bytes(self) -> int:
         return self._weight.nbytes + self._bias.nbytes
@@ -110,6 +119,11 @@ class HeadNorms(Layer):
     def parts(self) -> dict[str, WeightPart]:
         q, k = (self._kind.part(weight, self._dtype) for weight in (self.norm.q, self.norm.k))
         return {"q.weight": q, "k.weight": k}
+
+    def adopt(self, other: Layer) -> None:
+        assert isinstance(other, HeadNorms)
+        self.norm.q.copy_(other.norm.q)
+        self.norm.k.copy_(other.norm.k)
 
     def own_bytes(self) -> int:
         return self.norm.q.nbytes + self.norm.k.nbytes

@@ -20,6 +20,8 @@ __all__ = [
     "KvReady",
     "KvSpec",
     "KvTensor",
+    "ModelControl",
+    "ModelControlDone",
     "NewRow",
     "Ready",
     "RowLogprobs",
@@ -63,7 +65,8 @@ class Init(Message, frozen=True):
     graph_sizes: tuple[int, ...] | None = None  # of recorded steps; None: a table that fits; (): none
     hf_overrides: str = ""  # a JSON object: keys of the model's config to replace
     memory_utilization: float = 0.0  # share of a GPU that may be used; 0: it is not to be found out what is left
-    weight_version: str = "0"  # what must be loaded; "0": the checkpoint as it is
+    weight_key: str = "0"  # what must be loaded; "0": the checkpoint as it is
+    overlays: tuple[str, ...] = ()  # folders of later weights, to be loaded over the checkpoint, in order
 
 
 class KvTensor(Record, frozen=True):
@@ -97,7 +100,7 @@ class Ready(Message, frozen=True):
     total_bytes: int = 0  # of a GPU whose memory was profiled, as the next two
     step_bytes: int = 0  # most that a step takes
     kv_bytes: int = 0  # what is left for the KV cache; negative: so much is missing
-    weight_version: str = "0"  # of the weights that were loaded
+    weight_key: str = "0"  # of the weights that were loaded
 
 
 class KvGroupAlloc(Record, frozen=True):
@@ -215,9 +218,28 @@ class Fault(Message, frozen=True):
     traceback: str
 
 
+class ModelControl(Message, frozen=True):
+    """core -> worker: an operation on the model, between steps, with an answer. workers/control.py has the list."""
+
+    id: int
+    op: str
+    args: dict[str, str]
+
+
+class ModelControlDone(Message, frozen=True):
+    """worker -> core: an operation is done, or was refused and changed nothing that is served."""
+
+    rank: int
+    id: int
+    result: dict[str, str]
+    error: str | None = None
+    code: str = ""  # as in ControlDone
+    param: str | None = None
+
+
 class Shutdown(Message, frozen=True):
     """core -> worker: finish the current step and exit 0."""
 
 
-CoreToWorker = Init | AllocateKv | StepPlan | SamplePlan | Shutdown
-WorkerToCore = WorkerHello | Ready | KvReady | StepResult | Heartbeat | Fault
+CoreToWorker = Init | AllocateKv | StepPlan | SamplePlan | ModelControl | Shutdown
+WorkerToCore = WorkerHello | Ready | KvReady | StepResult | ModelControlDone | Heartbeat | Fault

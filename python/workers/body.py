@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from octavo.wire.worker import AllocateKv, Init, KvReady, Ready, SamplePlan, StepPlan, StepResult
+    from octavo.wire.worker import (
+        AllocateKv,
+        Init,
+        KvReady,
+        ModelControl,
+        ModelControlDone,
+        Ready,
+        SamplePlan,
+        StepPlan,
+        StepResult,
+    )
 
 __all__ = ["PendingStep", "WorkerBody"]
 
@@ -27,8 +37,9 @@ class WorkerBody(Protocol):
     """The synchronous body of a worker. It is constructed without arguments.
 
     All methods but `progress` run on the device thread, one at a time, in this order: `init` once, `allocate` once,
-    then `step` for each plan in the order of plans. An exception from `init` is reported as a Fault of kind "model",
-    if it is a ModelError or ConfigError, and of kind "step" otherwise; after it the process exits.
+    then `step` for each plan in the order of plans, and `control` between them. An exception from `init` is reported
+    as a Fault of kind "model", if it is a ModelError or ConfigError, and of kind "step" otherwise; after it the process
+    exits.
     """
 
     def init(self, message: Init) -> Ready:
@@ -51,6 +62,10 @@ class WorkerBody(Protocol):
 
     def sample(self, plan: SamplePlan) -> StepResult | PendingStep | None:
         """Let the rows of the deferred plan draw; otherwise as `step`."""
+        ...
+
+    def control(self, message: ModelControl) -> ModelControlDone:
+        """Carry out an operation on the model. No step is under way. See workers/control.py."""
         ...
 
     def progress(self) -> tuple[str, int, int]:

@@ -13,6 +13,7 @@ from octavo.wire.worker import (
     CoreToWorker,
     Fault,
     Init,
+    ModelControl,
     SamplePlan,
     Shutdown,
     StepPlan,
@@ -85,7 +86,7 @@ class DeviceLoop:
             if self._output is not None:
                 self._output.close(_DRAIN_S)
 
-    def _handle(self, message: Init | AllocateKv | StepPlan | SamplePlan) -> None:
+    def _handle(self, message: Init | AllocateKv | StepPlan | SamplePlan | ModelControl) -> None:
         if isinstance(message, Init):
             self._body = self._make_body(message)
             self._send(self._body.init(message))
@@ -94,6 +95,9 @@ class DeviceLoop:
             raise ProtocolError(f"{type(message).__name__} came before Init")
         if isinstance(message, AllocateKv):
             self._send(self._body.allocate(message))
+            return
+        if isinstance(message, ModelControl):
+            self._send(self._body.control(message))
             return
         expected, self._deferred = self._deferred, None
         if (expected is not None) != isinstance(message, SamplePlan) or expected not in (None, message.step):

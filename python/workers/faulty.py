@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from octavo.faults import Faults
-    from octavo.wire.worker import AllocateKv, Init, KvReady, Ready, SamplePlan, StepPlan, StepResult
+    from octavo.wire.worker import (
+        AllocateKv,
+        Init,
+        KvReady,
+        ModelControl,
+        ModelControlDone,
+        Ready,
+        SamplePlan,
+        StepPlan,
+        StepResult,
+    )
     from octavo.workers.body import PendingStep, WorkerBody
 
 __all__ = ["FaultyBody"]
@@ -37,6 +47,9 @@ class FaultyBody:
 
     def sample(self, plan: SamplePlan) -> StepResult | PendingStep | None:
         return self._body.sample(plan)
+
+    def control(self, message: ModelControl) -> ModelControlDone:
+        return self._body.control(message)
 
     def progress(self) -> tuple[str, int, int]:
         due = self._due

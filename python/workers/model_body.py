@@ -14,25 +14,23 @@ from octavo.kernels.select import select
 from octavo.layers.base import Build
 from octavo.layers.batch import Progress
 from octavo.modelfiles import resolve
-from octavo.models.base import build_model
 from octavo.wire.worker import KvReady, Ready, RowLogprobs, StepResult
+from octavo.workers.control import ModelControls
 from octavo.workers.distributed import join
-from octavo.workers.loading.load import load_weights
 from octavo.workers.memory import device_free_bytes
 from octavo.workers.profiling import profile
-from octavo.workers.runner import Limits, Runner
+from octavo.workers.resident import ResidentModel
 from octavo.workers.sampling.logprobs import unpack
 from octavo.workers.threads import choose_threads
 from octavo.workers.transfer import Download
+from octavo.workers.weight_transfer.backend import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from octavo.kernels.api import Kernels
-    from octavo.models.base import Model
-    from octavo.wire.worker import AllocateKv, Init, SamplePlan, StepPlan
+    from octavo.wire.worker import AllocateKv, Init, ModelControl, ModelControlDone, SamplePlan, StepPlan
     from octavo.workers.body import WorkerBody
-    from octavo.workers.runner import Drawn
+    from octavo.workers.runner import Drawn, Runner
 
 __all__ = ["OUTPUT_RANK", "LaunchedStep", "ModelBody"]
 
@@ -103,9 +101,8 @@ class ModelBody:
         self._ended = 0  # the last step whose end was seen
         self._started = 0.0  # of the step that was begun last
         self._init: Init | None = None
-        self._model: Model | None = None
-        self._kernels: Kernels | None = None
-        self._runner: Runner | None = None
+        self._resident: ResidentModel | None = None
+        self._controls: ModelControls | None = None
 
     def init(self, message: Init) -> Ready:
         try:
@@ -128,9 +125,11 @@ class ModelBody:
         kernels = select(message.device, message.dtype)
         dtype: torch.dtype = getattr(torch, message.dtype)
         build = Build(kernels, join(message), dtype, message.device, message.max_model_len)
-        model = build_model(files.architecture, files.config, build)
-        load_weights(model, files, message.seed, self._progress, message.device, show=message.rank == OUTPUT_RANK)
-        self._init, self._model, self._kernels = message, model, kernels
+        show = message.rank == OUTPUT_RANK
+        self._resident = ResidentModel(message, files, build, self._progress, show)
+        self._controls = ModelControls(self._resident, Place(message.rank, message.world_size), self._progress)
+        self._init, model = message, self._resident.model
+        assert model is not None
         loaded_ms = round((time.monotonic() - started) * 1000)
         memory = None
         if message.device.startswith("cuda") and message.memory_utilization:
@@ -146,6 +145,7 @@ class ModelBody:
             total_bytes=memory.total if memory else 0,
             step_bytes=memory.step if memory else 0,
             kv_bytes=memory.for_kv if memory else 0,
+            weight_key=self._resident.weight_key,
         )
         _log.info(
             "%s: %.0f MB of weights in %s loaded in %.1f s; %d threads",
@@ -158,51 +158,57 @@ class ModelBody:
         return ready
 
     def allocate(self, message: AllocateKv) -> KvReady:
-        if self._init is None or self._model is None or self._kernels is None:
+        if self._init is None or self._resident is None:
             raise ProtocolError("AllocateKv came before Init")
         init = self._init
-        limits = Limits(init.max_num_seqs, init.max_model_len, init.max_num_batched_tokens, init.logprobs_mode)
         started = time.monotonic()
         self._progress.phase = "loading"
         try:
-            self._runner = Runner(self._model, self._kernels, limits, message.groups, init.device, init.graph_sizes)
+            runner = self._resident.allocate(message)
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 f"the KV cache or the recorded steps do not fit into the memory of {init.device}: "
                 f"{_first_line(error)}; lower --kv-cache-memory-bytes or --gpu-memory-utilization",
                 "gpu_memory_utilization",
             ) from None
+        self._progress.layer = 0
         seconds = time.monotonic() - started
-        _log.info("KV cache of %.1f GiB made, steps recorded in %.1f s", self._runner.cache_bytes / 2**30, seconds)
-        self._progress = self._runner.progress
+        _log.info("KV cache of %.1f GiB made, steps recorded in %.1f s", runner.cache_bytes / 2**30, seconds)
         self._progress.phase = "idle"
-        return KvReady(init.rank, self._runner.cache_bytes)
+        return KvReady(init.rank, runner.cache_bytes)
+
+    def control(self, message: ModelControl) -> ModelControlDone:
+        if self._controls is None:
+            raise ProtocolError(f"{message.op} came before Init")
+        return self._controls.run(message)
 
     def step(self, plan: StepPlan) -> StepResult | LaunchedStep | None:
-        if self._init is None or self._runner is None:
-            raise ProtocolError(f"step {plan.step} came before AllocateKv")
+        runner = self._runner(plan.step)
         self._started = time.perf_counter()
         self._progress.step, self._progress.layer, self._progress.phase = plan.step, 0, "step"
-        drawn = self._runner.step(plan)
+        drawn = runner.step(plan)
         return None if drawn is None else self._launched(plan.step, drawn)
 
     def sample(self, plan: SamplePlan) -> StepResult | LaunchedStep | None:
-        if self._runner is None:
-            raise ProtocolError(f"masks of step {plan.step} came before AllocateKv")
-        return self._launched(plan.step, self._runner.sample(plan))
+        return self._launched(plan.step, self._runner(plan.step).sample(plan))
 
     def _launched(self, step: int, drawn: Drawn) -> StepResult | LaunchedStep | None:
         if self._init is None or self._init.rank != OUTPUT_RANK:
             self._end(step)
             return None
-        assert self._runner is not None
-        launched = LaunchedStep(step, drawn, self._started, self._end, self._runner.generation)
+        launched = LaunchedStep(step, drawn, self._started, self._end, self._runner(step).generation)
         return launched.wait() if launched.immediate else launched
 
     def progress(self) -> tuple[str, int, int]:
         now = self._progress
         phase = "idle" if now.phase == "step" and now.step == self._ended else now.phase
         return phase, now.step, now.layer
+
+    def _runner(self, step: int) -> Runner:
+        runner = None if self._resident is None else self._resident.runner
+        if runner is None:
+            raise ProtocolError(f"step {step} came while there is no KV cache: before AllocateKv, or in a sleep")
+        return runner
 
     def _end(self, step: int) -> None:
         self._ended = step

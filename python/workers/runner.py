@@ -106,13 +106,15 @@ class Runner:
         groups: tuple[KvGroupAlloc, ...],
         device: str,
         graph_sizes: tuple[int, ...] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Allocate everything that lasts and record steps.
 
+        `progress`: where steps say how far they are; by default one of its own.
         `graph_sizes`: rows and tokens of the steps to record, ascending; None: tables that fit the limits; (): none.
         Raises ProtocolError if `groups` does not fit the model.
         """
-        self.progress = Progress()
+        self.progress = progress or Progress()
         self._model = model
         self._kernels = kernels
         self._device = device
@@ -125,13 +127,21 @@ class Runner:
         self._sampler = Sampler(limits.max_num_seqs, kernels.sample, kernels.logits, device, limits.logprobs_mode)
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
+        self._recorded = (limits, kernels.replay.most_rows if kernels.replay is not None else 0, graph_sizes)
         if kernels.replay is not None and graph_sizes != ():
-            self._record(limits, kernels.replay.most_rows, graph_sizes)
+            self._record(*self._recorded)
 
     @property
     def cache_bytes(self) -> int:
         """The size of the KV cache."""
         return cache_bytes(self._caches)
+
+    def use(self, model: Model) -> None:
+        """Run another model of the same config from the next step on. No step may be under way."""
+        self._model = model
+        if self._graphs is not None:
+            self._graphs = self._forwards = None  # they hold the memory of the one before
+            self._record(*self._recorded)
 
     def check(self) -> None:
         """Raise AssertionError if an invariant does not hold."""

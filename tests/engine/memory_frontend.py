@@ -16,8 +16,9 @@ from octavo.actors.errors import ChildrenFailed
 from octavo.config import EngineConfig
 from octavo.engine_core.engine import EngineCore
 from octavo.engine_core.frontend import FrontendEvent
+from octavo.engine_core.journal import Journal
 from octavo.engine_core.worker_group import WorkerGroup
-from octavo.wire.frontend import AddRequest, Delta, EngineFault, EngineInfo, Stats
+from octavo.wire.frontend import AddRequest, ControlDone, Delta, EngineFault, EngineInfo, Stats
 from tests.engine.fake_worker import reference
 from tests.engine.harness import Transcript
 
@@ -38,6 +39,7 @@ class MemoryFrontend:
         self.infos: list[EngineInfo] = []
         self.faults: list[EngineFault] = []
         self.controls: list[tuple[int, str | None]] = []
+        self.answers: dict[int, ControlDone] = {}
         self.all_stats: list[Stats] = []
 
     def say(self, event: FrontendEvent) -> None:
@@ -93,8 +95,16 @@ class MemoryFrontend:
         self.rejected[request.id] = (code, message)
         self._notify()
 
-    def control_done(self, id_: int, error: str | None = None, result: dict[str, str] | None = None) -> None:
+    def control_done(
+        self,
+        id_: int,
+        error: str | None = None,
+        result: dict[str, str] | None = None,
+        code: str = "",
+        param: str | None = None,
+    ) -> None:
         self.controls.append((id_, error))
+        self.answers[id_] = ControlDone(id_, error, result or {}, code, param)
         self._notify()
 
     def stats(self, stats: Stats) -> None:
@@ -142,8 +152,12 @@ async def running_engine(config: EngineConfig, window: int = 1, num_drafts: int 
     """Run an engine with worker processes; at the end everything has stopped, within a minute."""
     frontend = MemoryFrontend()
     with zmq.Context[zmq.Socket[bytes]]() as context, anyio.fail_after(60):
-        engine = EngineCore(config, frontend, window=window, num_drafts=num_drafts, on_shutdown=lambda: group.stop())
-        group = WorkerGroup(config, context, engine.layout, engine.group_event, on_trial=engine.on_trial, body=BODY)
+        journal = Journal(Path(config.run_dir) / "journal.jsonl")
+        engine = EngineCore(
+            config, frontend, journal, window=window, num_drafts=num_drafts, on_shutdown=lambda: group.stop()
+        )
+        layout, on_event = engine.layout, engine.group_event
+        group = WorkerGroup(config, context, journal, layout, on_event, on_trial=engine.on_trial, body=BODY)
         engine.attach(group)
         running = Running(frontend, engine, group)
 

@@ -213,8 +213,7 @@ def test_control(tmp_path: Path) -> None:
         await engine.frontend.until(lambda: len(engine.frontend.controls) == 2)
 
     running = run(engine_config(tmp_path), body)
-    assert running.frontend.controls == [
-        (4, "unknown operation 'dance'; known are shutdown, reset_prefix_cache"),
-        (5, None),
-    ]
+    (number, error), last = running.frontend.controls
+    assert (number, last) == (4, (5, None)) and running.frontend.answers[4].code == "unsupported"
+    assert error is not None and error.startswith("unknown operation 'dance'; known are pause, resume, ")
     assert running.failure is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -67,6 +68,11 @@ class KvCache:
     def caching(self) -> bool:
         """Whether prefixes are looked up and kept."""
         return self._base is not None
+
+    def use_weights(self, key: str) -> None:
+        """Open chains for other weights from here on: what was computed with those of before is found by nobody."""
+        if self._base is not None:
+            self._base = dataclasses.replace(self._base, weight_version=key)
 
     def open_chains(self, domain: Domain | None) -> Chains:
         """Return empty hash chains for a new request of a domain; none with prefix caching off."""

@@ -48,6 +48,10 @@ class GrammarDesk:
         """Requests that wait for a grammar."""
         return sum(len(requests) for requests in self._waiting.values())
 
+    def waiting(self) -> list[AddRequest]:
+        """Return the requests that wait for a grammar."""
+        return [message for requests in self._waiting.values() for message in requests.values()]
+
     def open(self, grammars: Grammars) -> None:
         """Say what compiles. Once, before the first `find`."""
         self._grammars = grammars

@@ -148,6 +148,29 @@ class Scheduler:
         state.cache.reset(request.tables for request in state.running if request.tables is not None)
         state.computing.clear()
 
+    def use_weights(self, key: str) -> None:
+        """Compute everything again under other weights. Nothing may be in flight."""
+        self._requeue_all()
+        cache = self._state.cache
+        cache.reset([])
+        cache.use_weights(key)
+        for request in self._requests.values():
+            request.chains = cache.open_chains(request.domain)
+
+    def kv_lost(self) -> None:
+        """Compute everything again: the workers forget all KV and all slots. Nothing may be in flight."""
+        self._requeue_all()
+        self._state.slots.forget()
+        self._state.cache.lose()
+
+    def _requeue_all(self) -> None:
+        state = self._state
+        if state.in_flight:
+            raise ValueError(f"{len(state.in_flight)} plans are in flight")
+        for request in state.running.snapshot():
+            state.requeue(request)
+        state.computing.clear()
+
     def take_started(self) -> list[Request]:
         """Return requests that have started for the first time, each once."""
         fresh, self._state.fresh = self._state.fresh, []

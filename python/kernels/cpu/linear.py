@@ -29,6 +29,9 @@ class CpuLinear:
     def pack(self, weight: Tensor) -> Tensor:  # [out, in] dtype -> opaque
         return cast("Tensor", torch.ops.mkldnn._reorder_linear_weight(weight.contiguous()))
 
+    def unpack(self, packed: Tensor) -> Tensor:  # opaque -> [out, in] dtype
+        return packed.to_dense()
+
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         return cast("Tensor", torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], ""))
 

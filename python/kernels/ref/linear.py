@@ -20,6 +20,9 @@ class RefLinear:
     def pack(self, weight: Tensor) -> Tensor:  # [out, in] dtype -> opaque
         return weight
 
+    def unpack(self, packed: Tensor) -> Tensor:  # opaque -> [out, in] dtype
+        return packed
+
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:  # [T, in], opaque, [out] -> [T, out]
         return F.linear(x, packed, bias)
 

@@ -26,6 +26,9 @@ class TritonLinear:
     def pack(self, weight: Tensor) -> Tensor:
         return weight.contiguous()
 
+    def unpack(self, packed: Tensor) -> Tensor:
+        return packed
+
     def apply(self, x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
         rows = x.shape[0]
         if x.dtype == torch.bfloat16 and 1 <= rows <= MAX_FEW and x.dim() == 2 and x.stride(1) == 1:

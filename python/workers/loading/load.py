@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors import SafetensorError
 
 from octavo.errors import ModelError
 from octavo.workers.loading.dummy import dummy_sources
@@ -33,22 +35,44 @@ _THREADS = 8
 
 
 def load_weights(
-    model: Model, files: ModelFiles, seed: int, progress: Progress, device: str = "cpu", show: bool = True
+    model: Model,
+    files: ModelFiles,
+    seed: int,
+    progress: Progress,
+    device: str = "cpu",
+    show: bool = True,
+    overlays: tuple[str, ...] = (),
 ) -> None:
     """Load `files` into `model` and bring every layer into its final layout. `seed` is of dummy weights.
 
     Dummy weights are made on `device`; others are read on the CPU, several at a time, and copied to where the model
     has them. `show`: report how far loading is. `progress.layer` counts the tensors, so that a slow load is no hang.
 
+    `overlays`: folders of safetensors files that are loaded over it, in order, each with any number of the tensors.
     Raises ModelError, which names the tensors, if any are missing, unexpected or of another shape.
     """
     parts = model.checkpoint()
     needed = sum(not part.optional for part in parts.values())
     with LoadProgress(needed, progress, show) as loading:
         fill(model, parts, _sources(files, parts, seed, device), str(files.path), loading)
+    for folder in overlays:
+        _overlay(parts, Path(folder), progress)
     for _, layer in model.walk():
         layer.finish()
         progress.layer += 1
+
+
+def _overlay(parts: dict[str, WeightPart], folder: Path, progress: Progress) -> None:
+    """Load the copy of a weight update. Raises ModelError if it cannot be read."""
+    try:
+        files = tuple(sorted(folder.glob("*.safetensors")))
+        for name, source in safetensors_sources(files):
+            parts[name].load(source)
+            progress.layer += 1
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"the copy of updated weights in {folder} cannot be read: {error}") from None
+    if not files:
+        raise ModelError(f"the copy of updated weights in {folder} is gone; restart the server to begin anew")
 
 
 def fill(

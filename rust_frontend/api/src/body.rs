@@ -57,6 +57,18 @@ impl Body {
         field::string(&mut self.fields, name)
     }
 
+    /// Takes a field out of the body as it is; null counts as absent.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        field::take(&mut self.fields, name)
+    }
+
+    /// A field that nobody has taken.
+    #[must_use]
+    pub fn left(&self) -> Option<&str> {
+        let mut named = self.fields.iter().filter(|(_, value)| !value.is_null());
+        named.next().map(|(name, _)| name.as_str())
+    }
+
     /// The model that the request names; `None` where it names none.
     ///
     /// # Errors

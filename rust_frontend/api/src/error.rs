@@ -15,12 +15,16 @@ pub enum ErrorKind {
     NotFound,
     /// The route exists, the method does not: 405.
     MethodNotAllowed,
+    /// Not in the state that the server is in: 409.
+    Conflict,
     /// The body is larger than the server reads: 413.
     TooLarge,
     /// Too many requests are open: 429.
     Overloaded,
     /// octavo failed: 500.
     Internal,
+    /// octavo cannot do this: 501.
+    NotImplemented,
     /// No engine can take requests now: 503.
     Unavailable,
     /// The answer took too long: 504.
@@ -36,9 +40,11 @@ impl ErrorKind {
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
+            Self::Conflict => 409,
             Self::TooLarge => 413,
             Self::Overloaded => 429,
             Self::Internal => 500,
+            Self::NotImplemented => 501,
             Self::Unavailable => 503,
             Self::Timeout => 504,
         }
@@ -47,9 +53,12 @@ impl ErrorKind {
     /// The `type` of the body.
     pub fn name(self) -> &'static str {
         match self {
-            Self::InvalidRequest | Self::NotFound | Self::MethodNotAllowed | Self::TooLarge => {
-                "invalid_request_error"
-            }
+            Self::InvalidRequest
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::Conflict
+            | Self::TooLarge
+            | Self::NotImplemented => "invalid_request_error",
             Self::Unauthenticated => "authentication_error",
             Self::Forbidden => "permission_error",
             Self::Overloaded => "rate_limit_error",
@@ -202,6 +211,16 @@ impl ApiError {
     pub fn method_not_allowed(method: &str, path: &str) -> Self {
         let message = format!("{path} does not answer {method}.");
         Self::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)
+    }
+
+    /// 409.
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, "conflict", message.into())
+    }
+
+    /// 501.
+    pub fn not_implemented(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotImplemented, "not_implemented", message.into())
     }
 
     /// 413; `limit` in bytes.

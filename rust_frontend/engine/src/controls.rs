@@ -46,7 +46,7 @@ impl Controls {
         if let Some(reply) = self.open.remove(&done.id) {
             let answer = match done.error {
                 None => Ok(done.result),
-                Some(message) => Err(GenerateError::Failed { message }),
+                Some(message) => Err(refused(&done.code, message, done.param)),
             };
             // Whoever asked may have left.
             let _ = reply.send(answer);
@@ -71,5 +71,23 @@ impl Controls {
                 }));
             }
         }
+    }
+}
+
+/// Why an operation did not happen, by the code of `ControlDone`.
+fn refused(code: &str, message: String, param: Option<String>) -> GenerateError {
+    match code {
+        "invalid" => GenerateError::Rejected {
+            code: code.to_owned(),
+            message,
+            param,
+        },
+        "conflict" => GenerateError::Conflict { message },
+        "unsupported" => GenerateError::Unsupported { message },
+        "unavailable" => GenerateError::Unavailable {
+            message,
+            retry_after_s: 2,
+        },
+        _ => GenerateError::Failed { message },
     }
 }

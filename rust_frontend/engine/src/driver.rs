@@ -43,6 +43,16 @@ struct Closing {
     done: oneshot::Sender<()>,
 }
 
+/// What the core says of its model.
+#[derive(Debug, PartialEq, Eq)]
+enum Model {
+    Runs,
+    /// Somebody has paused it, or put it to sleep.
+    Waits,
+    /// It runs nothing until somebody helps; this is why.
+    Unusable(String),
+}
+
 enum Wake {
     Message(Incoming),
     Command(Option<Command>),
@@ -60,6 +70,10 @@ pub(crate) struct Driver<T> {
     config: EngineConfig,
     /// The core has said in this session that requests may come, and has not taken it back.
     accepting: bool,
+    /// Whether requests run, as far as the core says.
+    model: Model,
+    /// Requests run: what routes and streams were told last.
+    serves: bool,
     /// The core has said goodbye: that it is gone then is no crash.
     farewell: bool,
     away_since: Option<Duration>,
@@ -81,6 +95,8 @@ impl<T: Transport> Driver<T> {
             commands,
             config,
             accepting: false,
+            model: Model::Runs,
+            serves: false,
             farewell: false,
             away_since: Some(Duration::ZERO),
             closing: None,
@@ -140,7 +156,7 @@ impl<T: Transport> Driver<T> {
         match command {
             Command::Submit(submission) => {
                 let (request, sender) = *submission;
-                sender.set_paused(self.away_since.is_some());
+                sender.set_paused(!self.serves);
                 self.registry.add(request, sender, now);
             }
             Command::Abort(id) => {
@@ -228,6 +244,11 @@ impl<T: Transport> Driver<T> {
             );
         }
         self.accepting = true;
+        self.model = match &info.model_state {
+            Some(state) if state.state == "unusable" => Model::Unusable(state.note.clone()),
+            Some(state) if state.state != "running" => Model::Waits,
+            _ => Model::Runs,
+        };
         self.status.set_info(info);
     }
 
@@ -246,15 +267,20 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// Notices that the engine has gone away or come back.
+    /// Notices that the engine has gone away or come back, and whether its model runs.
     fn update_ready(&mut self) {
-        let ready = self.accepting && self.link.hears(self.config.peer_timeout);
-        if ready == self.away_since.is_none() {
-            return;
+        let reachable = self.accepting && self.link.hears(self.config.peer_timeout);
+        let serves = reachable && self.model == Model::Runs;
+        if serves != self.serves {
+            self.serves = serves;
+            self.status.set_ready(serves);
+            self.registry.set_paused(!serves);
         }
-        self.away_since = if ready { None } else { Some(self.link.now()) };
-        self.status.set_ready(ready);
-        self.registry.set_paused(!ready);
+        // A pause may be as long as whoever made it wants.
+        let away = !reachable || matches!(self.model, Model::Unusable(_));
+        if away != self.away_since.is_some() {
+            self.away_since = away.then(|| self.link.now());
+        }
     }
 
     /// Fails requests that have waited too long for an engine that is away.
@@ -265,7 +291,12 @@ impl<T: Transport> Driver<T> {
         };
         if away_since <= deadline {
             let seconds = self.config.replay_timeout.as_secs();
-            let message = format!("the engine has been away for more than {seconds} seconds");
+            let message = match &self.model {
+                Model::Unusable(note) if self.accepting => {
+                    format!("{note}; {seconds} seconds passed")
+                }
+                _ => format!("the engine has been away for more than {seconds} seconds"),
+            };
             let failed = self
                 .registry
                 .fail_older(deadline, &GenerateError::Failed { message });

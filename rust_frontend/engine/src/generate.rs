@@ -73,6 +73,18 @@ pub enum GenerateError {
         /// Goes into Retry-After.
         retry_after_s: u32,
     },
+    /// The operation cannot be done in the state that the engine is in.
+    #[error("{message}")]
+    Conflict {
+        /// For the client.
+        message: String,
+    },
+    /// The engine knows no such operation, or cannot do it.
+    #[error("{message}")]
+    Unsupported {
+        /// For the client.
+        message: String,
+    },
     /// The engine failed on this request, or stayed away longer than the replay time-out.
     #[error("{message}")]
     Failed {
@@ -113,7 +125,7 @@ pub trait Generate: Send + Sync + 'static {
 
     /// Asks the engine for an operation, such as "`reset_prefix_cache`", and waits for its answer.
     ///
-    /// The future fails with `Unavailable` when no engine is ready or it goes away meanwhile, with `Failed` when the
-    /// engine says why it does not do it.
+    /// The future fails with `Unavailable` when no engine is ready or it goes away meanwhile; with `Rejected` (wrong
+    /// arguments), `Conflict` (not in this state), `Unsupported` or `Failed` when the engine says why it does not do it.
     fn control(&self, op: &str, args: BTreeMap<String, String>) -> ControlFuture;
 }

@@ -38,6 +38,8 @@ async fn operations_are_asked_for_and_answered() {
         id: control.id,
         error: None,
         result: args.clone(),
+        code: String::new(),
+        param: None,
     })
     .await;
     assert_eq!(asked.await.unwrap(), Ok(args));
@@ -48,6 +50,8 @@ async fn operations_are_asked_for_and_answered() {
         id: control.id,
         error: Some("no".to_owned()),
         result: BTreeMap::new(),
+        code: String::new(),
+        param: None,
     })
     .await;
     let message = "no".to_owned();
@@ -64,4 +68,38 @@ async fn operations_are_asked_for_and_answered() {
         lost.await.unwrap(),
         Err(GenerateError::Unavailable { .. })
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_say_what_kind_they_are() {
+    let (transport, network) = network();
+    let client = EngineClient::start_over(transport, EngineConfig::new("memory"));
+    let mut core = Core::ready(&network, 1, WINDOW).await;
+    until("ready", || client.ready()).await;
+    for (code, wanted) in [
+        (
+            "conflict",
+            GenerateError::Conflict {
+                message: "no".to_owned(),
+            },
+        ),
+        (
+            "unsupported",
+            GenerateError::Unsupported {
+                message: "no".to_owned(),
+            },
+        ),
+    ] {
+        let asked = tokio::spawn(client.control("dance", BTreeMap::new()));
+        let control = next_control(&mut core).await;
+        core.send(ControlDone {
+            id: control.id,
+            error: Some("no".to_owned()),
+            result: BTreeMap::new(),
+            code: code.to_owned(),
+            param: None,
+        })
+        .await;
+        assert_eq!(asked.await.unwrap(), Err(wanted));
+    }
 }

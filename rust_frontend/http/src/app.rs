@@ -45,8 +45,27 @@ pub const ACCESS: AccessTable = &[
     ("/ready", Access::Open),
     ("/version", Access::Needs(Role::Inference)),
     ("/metrics", Access::Needs(Role::Metrics)),
+    ("/pause", Access::Needs(Role::Admin)),
+    ("/resume", Access::Needs(Role::Admin)),
+    ("/is_paused", Access::Needs(Role::Admin)),
+    ("/sleep", Access::Needs(Role::Admin)),
+    ("/wake_up", Access::Needs(Role::Admin)),
+    ("/is_sleeping", Access::Needs(Role::Admin)),
+    ("/abort_requests", Access::Needs(Role::Admin)),
+    ("/init_weight_transfer_engine", Access::Needs(Role::Admin)),
+    ("/start_weight_update", Access::Needs(Role::Admin)),
+    ("/start_draft_weight_update", Access::Needs(Role::Admin)),
+    ("/update_weights", Access::Needs(Role::Admin)),
+    ("/finish_weight_update", Access::Needs(Role::Admin)),
+    ("/abort_weight_update", Access::Needs(Role::Admin)),
+    ("/update_weight_version", Access::Needs(Role::Admin)),
+    ("/weight_info", Access::Needs(Role::Admin)),
+    ("/engine_info", Access::Needs(Role::Admin)),
+    ("/get_world_size", Access::Needs(Role::Admin)),
     ("/server_info", Access::Needs(Role::Admin)),
     ("/reset_prefix_cache", Access::Needs(Role::Admin)),
+    ("/reset_mm_cache", Access::Needs(Role::Admin)),
+    ("/reset_encoder_cache", Access::Needs(Role::Admin)),
 ];
 
 /// What the routes stand on.
@@ -133,7 +152,7 @@ impl App {
             .route("/version", get(status::version))
             .route("/metrics", get(status::metrics))
             .route("/server_info", get(status::server_info))
-            .route("/reset_prefix_cache", post(control::reset_prefix_cache))
+            .merge(control::routes())
             .with_state(state)
             .merge(text_routes(text));
         let router = authorized(router, keys, ACCESS, max_requests);

@@ -19,6 +19,8 @@ pub(crate) fn of_generate(error: GenerateError) -> ApiError {
             message,
             retry_after_s,
         } => ApiError::overloaded(message, retry_after_s),
+        GenerateError::Conflict { message } => ApiError::conflict(message),
+        GenerateError::Unsupported { message } => ApiError::not_implemented(message),
         GenerateError::Failed { message } => ApiError::internal(message),
     }
 }

@@ -99,12 +99,17 @@ fn every_route_is_in_the_table() {
     let rendering = include_str!("../../render_http/src/service.rs")
         .split("=> \"/")
         .skip(1);
+    let control = include_str!("../src/control.rs")
+        .split("post(\"/")
+        .flat_map(|part| part.split("get(\"/"))
+        .skip(1);
     let paths: Vec<String> = own
         .map(str::to_owned)
         .chain(rendering.map(|rest| format!("/{rest}")))
+        .chain(control.map(|rest| format!("/{rest}")))
         .filter_map(|rest| rest.split('"').next().map(str::to_owned))
         .collect();
-    assert!(paths.len() >= 16, "{paths:?}");
+    assert!(paths.len() >= 35, "{paths:?}");
     for path in paths {
         assert!(ACCESS.iter().any(|(known, _)| *known == path), "{path}");
     }

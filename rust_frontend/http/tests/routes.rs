@@ -6,7 +6,6 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
-use octavo_engine::GenerateError;
 use serde_json::json;
 use support::{Server, within};
 
@@ -110,48 +109,6 @@ fn a_request_id_comes_back_and_names_the_answer() {
         assert_ne!(
             client.get("/health").await.head.headers["x-request-id"],
             drawn
-        );
-    });
-}
-
-#[test]
-fn the_prefix_cache_can_be_reset() {
-    within(async {
-        let server = Server::start().await;
-        let mut client = server.connect().await;
-        let path = "/reset_prefix_cache";
-        let done = client.ask_json(path, &json!({})).await;
-        assert_eq!(
-            (done.head.status, done.json()),
-            (200, json!({"success": true}))
-        );
-        let asked = format!("{path}?reset_running_requests=true");
-        assert_eq!(client.ask_json(&asked, &json!({})).await.head.status, 200);
-        let wrong = format!("{path}?reset_running_requests=maybe");
-        let error = client
-            .ask_json(&wrong, &json!({}))
-            .await
-            .error(400, "invalid_value");
-        assert_eq!(error["param"], "reset_running_requests");
-        let away = GenerateError::Unavailable {
-            message: "no engine".to_owned(),
-            retry_after_s: 7,
-        };
-        *server.script.refusal.lock().unwrap() = Some(away);
-        client
-            .ask_json(path, &json!({}))
-            .await
-            .error(503, "unavailable");
-        assert_eq!(client.get(path).await.head.status, 405);
-        let controls = server.script.controls.lock().unwrap();
-        let running: Vec<_> = controls
-            .iter()
-            .map(|(op, args)| (op.as_str(), args["reset_running_requests"].as_str()))
-            .collect();
-        let reset = "reset_prefix_cache";
-        assert_eq!(
-            running,
-            [(reset, "false"), (reset, "true"), (reset, "false")]
         );
     });
 }

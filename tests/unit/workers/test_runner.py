@@ -91,7 +91,7 @@ def test_chunks_decodes_and_hits_mix_in_a_step(body: ModelBody, model: Path) -> 
     check_tokens(model, Check(long, [drawn[2], more[2]]))
     check_tokens(model, Check(short, [drawn[0], more[0]]))
     check_tokens(model, Check(long[:14], [more[1]]))
-    body._runner.check()  # type: ignore[union-attr]
+    body._resident.runner.check()  # type: ignore[union-attr]
 
 
 def test_a_released_slot_serves_the_next_owner(body: ModelBody, model: Path) -> None:
@@ -146,7 +146,7 @@ def test_messages_out_of_order_are_refused(model: Path) -> None:
     body = ModelBody()
     with pytest.raises(ProtocolError, match="AllocateKv came before Init"):
         body.allocate(AllocateKv(()))
-    with pytest.raises(ProtocolError, match="step 1 came before AllocateKv"):
+    with pytest.raises(ProtocolError, match="step 1 came while there is no KV cache"):
         body.step(plan(1, []))
     with pytest.raises(ModelError, match="does not exist"):
         body.init(init_of(model / "nowhere"))

@@ -29,7 +29,10 @@ pub struct AnthropicErrorBody {
 impl From<&ApiError> for AnthropicError {
     fn from(error: &ApiError) -> Self {
         let kind = match error.kind {
-            ErrorKind::InvalidRequest | ErrorKind::MethodNotAllowed => "invalid_request_error",
+            ErrorKind::InvalidRequest
+            | ErrorKind::MethodNotAllowed
+            | ErrorKind::Conflict
+            | ErrorKind::NotImplemented => "invalid_request_error",
             ErrorKind::Unauthenticated => "authentication_error",
             ErrorKind::Forbidden => "permission_error",
             ErrorKind::NotFound => "not_found_error",

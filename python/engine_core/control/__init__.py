@@ -1,0 +1,1 @@
+"""Operations on a running engine: pause, sleep, other weights. What each may do when is decided here."""
