@@ -41,7 +41,7 @@ NO_TORCH = ("wire", "actors", "engine_core", "llm", "modelfiles")
 
 #: Rust layers, lowest first. A crate may depend on crates of lower layers and on those named beside it.
 RUST_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("api", "hash", "wire", "tokenizer", "template", "grammar"),
+    ("api", "hash", "wire", "tokenizer", "template", "grammar", "unify"),
     ("transport", "media", "parser", "telemetry"),
     ("render",),
     ("engine",),

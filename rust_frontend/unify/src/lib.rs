@@ -1,0 +1,1 @@
+//! No code: what counts is the list of features in `Cargo.toml`.
