@@ -12,6 +12,8 @@ UV := $(BIN)/uv pip install --python $(BIN)/python
 CARGO ?= cargo
 CC ?= cc
 WHEELS := target/wheels
+# Files of Python tests that run at once. Tests that start servers wait more than they compute.
+JOBS ?= 2
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
@@ -72,7 +74,7 @@ test: build
 	OCTAVO_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) test --workspace --locked
 	@echo '== test: Python'
 	-$(BIN)/python -m octavo.modelfiles.smollm2  # tests of the real model are skipped where it cannot be had
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # An environment of its own: that of `build` with the oldest Transformers that pyproject.toml allows.
 OLDEST := target/oldest
