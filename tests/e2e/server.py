@@ -52,7 +52,7 @@ class Server:
 
     def client(self) -> OpenAI:
         """Return an official client that does not try again by itself."""
-        client = OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=100)
+        client = OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=200)
         self._clients.append(client)
         return client
 

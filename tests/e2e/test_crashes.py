@@ -72,7 +72,7 @@ def ask_under_fire(
             assert progress.acquire(timeout=60)
         assert not any(future.done() for future in futures), "all streams must run when the kill comes"
         fire(server) if fire else os.kill(killed, signal.SIGKILL)
-        answers = [future.result(timeout=100) for future in futures]
+        answers = [future.result(timeout=200) for future in futures]
     wait_for(server.ready, 60, "ready again")
     wait_for(lambda: server.pids(part) not in ([], [killed]), 10, f"a new {part}")
     return answers
