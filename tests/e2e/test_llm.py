@@ -247,6 +247,19 @@ print(*(child.pid for child in psutil.Process().children()), flush=True)
 CTRL_C = "llm.generate(['a'] * 10**4, SamplingParams(max_tokens=400, ignore_eos=True), use_tqdm=False)"
 
 
+def interrupted(process: subprocess.Popen[str]) -> str:
+    """Press Ctrl-C and return what the script said, pressing again after 20 s: one in 75 on a busy machine is lost.
+
+    Where it is lost is not known: the main thread then waits for the batch as if nothing had come.
+    """
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=20)[1]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        return process.communicate(timeout=60)[1]
+
+
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -272,9 +285,7 @@ def test_a_script_leaves_no_process(tiny: Path, tmp_path: Path, end: str, code: 
     try:
         assert process.stdout is not None
         children = [int(word) for word in process.stdout.readline().split()]
-        if end == CTRL_C:
-            process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        errors = interrupted(process) if end == CTRL_C else process.communicate(timeout=60)[1]
     finally:
         process.kill()
         process.wait()
