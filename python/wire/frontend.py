@@ -170,6 +170,7 @@ class Domain(Record, frozen=True):
 
     salt: str = ""  # the client's `cache_salt`; "": none
     adapter: str = ""  # content id of the adapter; "": none
+    media: tuple[str, ...] = ()  # content ids of the media in the prompt, in its order
 
 
 class AddRequest(Message, frozen=True):

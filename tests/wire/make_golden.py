@@ -85,7 +85,7 @@ def _cases() -> list[Case]:
     header, front, core = "header", "frontend", "core"
     finish = wire.Finish("stop", 2, "ünïcode")
     delta = wire.Delta(MAX, 3, 70_000, _tokens(1, -1, 2**31 - 1, -(2**31)), finish, 4096, queued_us=2**40)
-    domain = wire.Domain("sälz", "adapter")
+    domain = wire.Domain("sälz", "adapter", ("image", "ä"))
     return [
         Case("Header/hello", header, wire.Header(1, 0, 0, 0, 65_536), 5),
         Case("Header/large", header, wire.Header(MAX, MAX - 1, 2**32, 2**31, 2**63, 300), 5),

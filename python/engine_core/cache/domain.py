@@ -31,4 +31,5 @@ def domain_root(base: Base, domain: Domain | None) -> bytes:
     fields = [("model", base.model), ("kv_dtype", base.kv_dtype), ("weight_version", base.weight_version)]
     if domain is not None:
         fields += [(tag, value) for tag, value in (("adapter", domain.adapter), ("salt", domain.salt)) if value]
+        fields += [("media", value) for value in domain.media]
     return root_key([(tag, value.encode()) for tag, value in fields])

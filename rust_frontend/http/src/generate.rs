@@ -256,7 +256,7 @@ pub(crate) fn submit(
                 priority: order.scheduling.priority,
                 domain: order.scheduling.cache_salt.clone().map(|salt| Domain {
                     salt,
-                    adapter: String::new(),
+                    ..Domain::default()
                 }),
             };
             let steps = app.generate.submit(submission).map_err(of_generate)?;

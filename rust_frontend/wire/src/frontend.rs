@@ -162,6 +162,8 @@ records! {
         salt: String = String::new(),
         /// Content id of the adapter; empty: none.
         adapter: String = String::new(),
+        /// Content ids of the media in the prompt, in its order.
+        media: Vec<String> = Vec::new(),
     }
 
     /// frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap.

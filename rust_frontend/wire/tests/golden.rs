@@ -181,6 +181,7 @@ fn full_request() -> AddRequest {
         domain: Some(Domain {
             salt: "sälz".into(),
             adapter: "adapter".into(),
+            media: vec!["image".into(), "ä".into()],
         }),
     }
 }

@@ -25,6 +25,11 @@ def test_kv01_trap_prefix_keys_of_different_kinds_and_borders_give_different_roo
         Domain(salt="weight_version"),
         Domain(salt="0"),
         Domain(adapter="bfloat16"),
+        Domain(media=("X",)),
+        Domain(media=("X", "X")),
+        Domain(media=("a", "b")),
+        Domain(media=("b", "a")),
+        Domain(media=("ab",)),
     ]
     bases = [BASE, Base("model", "float32"), Base("model", "bfloat16", "1"), Base("modelbfloat16", "")]
     roots = [domain_root(base, domain) for base, domain in itertools.product(bases, domains)]
@@ -32,14 +37,22 @@ def test_kv01_trap_prefix_keys_of_different_kinds_and_borders_give_different_roo
     assert domain_root(BASE, Domain()) == domain_root(BASE, None), "no tag, no difference"
 
 
-def test_kv01_a_salt_named_like_an_adapter_finds_nothing_of_it() -> None:
+def test_kv01_a_salt_named_like_an_adapter_or_an_image_finds_nothing_of_it() -> None:
     h = Harness(Setup())
-    domains = [Domain(adapter="X"), Domain(salt="X"), None, Domain(salt="Y"), Domain(salt="X")]
+    domains = [
+        Domain(adapter="X"),
+        Domain(salt="X"),
+        None,
+        Domain(salt="Y"),
+        Domain(media=("X",)),
+        Domain(salt="X"),
+        Domain(media=("X",)),
+    ]
     for number, domain in enumerate(domains, start=1):
         h.add(request(number, PROMPT, 3, domain=domain))
         h.run()
     h.verify_all()
-    assert [h.seen[number].cached for number in range(1, 6)] == [0, 0, 0, 0, 60]
+    assert [h.seen[number].cached for number in range(1, 8)] == [0, 0, 0, 0, 0, 60, 60]
 
 
 def test_requests_of_other_domains_are_not_waited_for() -> None:
