@@ -16,7 +16,17 @@ from octavo.kv_events_config import KvEventsConfig
 from octavo.setting import Setting, choice, count, flag, float_type, or_none, power_of_two, seconds, setting, switched
 from octavo.setting_values import file, json_object, share
 
-__all__ = ["EngineConfig", "FrontendConfig", "KvEventsConfig", "ServeConfig", "Setting", "build", "flag", "settings"]
+__all__ = [
+    "EngineConfig",
+    "FrontendConfig",
+    "KvEventsConfig",
+    "ServeConfig",
+    "Setting",
+    "build",
+    "flag",
+    "library_settings",
+    "settings",
+]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -337,6 +347,11 @@ def settings() -> tuple[Setting, ...]:
     edge = {field.name for field in dataclasses.fields(EdgeSettings)}
     fields = sorted(dataclasses.fields(ServeConfig), key=lambda field: field.name in edge)
     return tuple(Setting(field.name, field.default, **field.metadata) for field in fields)
+
+
+def library_settings() -> tuple[Setting, ...]:
+    """Return those settings that mean something without a server."""
+    return tuple(one for one in settings() if one.group not in ("Server", "TLS", "Limits"))
 
 
 def build(given: dict[str, str | Sequence[str]]) -> ServeConfig:

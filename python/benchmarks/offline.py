@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from octavo.config import settings
+from octavo.config import library_settings
 from octavo.errors import ConfigError, OctavoError
 
 if TYPE_CHECKING:
@@ -89,4 +89,4 @@ def write_json(path: str | None, figures: dict[str, Any]) -> None:
 
 
 def _engine_settings() -> list[Any]:
-    return [s for s in settings() if s.group != "Server" and not s.positional and not s.many]
+    return [s for s in library_settings() if not s.positional and not s.many]

@@ -15,7 +15,7 @@ import msgspec
 import octavo_native
 
 from octavo import __version__
-from octavo.config import build, settings
+from octavo.config import build, library_settings
 from octavo.engine_settings import engine_config, model_files
 from octavo.errors import ConfigError, ModelError, RequestError
 from octavo.llm.engine import EngineThread
@@ -46,11 +46,7 @@ def library_config(model: str, given: Mapping[str, Any]) -> ServeConfig:
     None stands for the default. Raises ConfigError for a name that there is not, a value out of range, and for what
     only a server has.
     """
-    known = [
-        s.name
-        for s in settings()
-        if s.group not in ("Server", "TLS", "Limits") and s.name not in ("model", "served_model_name")
-    ]
+    known = [s.name for s in library_settings() if s.name not in ("model", "served_model_name")]
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

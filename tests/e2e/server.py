@@ -17,11 +17,17 @@ import httpx
 import psutil
 from openai import OpenAI
 
-__all__ = ["Server", "running", "wait_for"]
+__all__ = ["Server", "default_signals", "running", "wait_for"]
 
 READY = "octavo is ready at "
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
+
+
+def default_signals() -> None:
+    """Let a new process meet Ctrl-C and a hang-up as in a terminal: under nohup, or behind `&`, they are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float, what: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from octavo import LLM, AsyncLLM, RequestOutput, SamplingParams
 from octavo.errors import ConfigError, EngineError, RequestError
-from tests.e2e.server import Server, wait_for
+from tests.e2e.server import Server, default_signals, wait_for
 
 SETTINGS = {"dtype": "float32", "kv_cache_memory_bytes": "16M"}
 DRAWN = SamplingParams(temperature=0.9, top_k=40, top_p=0.95, seed=11, max_tokens=24)
@@ -247,19 +247,6 @@ print(*(child.pid for child in psutil.Process().children()), flush=True)
 CTRL_C = "llm.generate(['a'] * 10**4, SamplingParams(max_tokens=400, ignore_eos=True), use_tqdm=False)"
 
 
-def interrupted(process: subprocess.Popen[str]) -> str:
-    """Press Ctrl-C and return what the script said, pressing again after 20 s: one in 75 on a busy machine is lost.
-
-    Where it is lost is not known: the main thread then waits for the batch as if nothing had come.
-    """
-    process.send_signal(signal.SIGINT)
-    try:
-        return process.communicate(timeout=20)[1]
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-        return process.communicate(timeout=60)[1]
-
-
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -281,11 +268,14 @@ def test_a_script_leaves_no_process(tiny: Path, tmp_path: Path, end: str, code: 
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"XDG_RUNTIME_DIR": str(runtime)},
+        preexec_fn=default_signals,
     )
     try:
         assert process.stdout is not None
         children = [int(word) for word in process.stdout.readline().split()]
-        errors = interrupted(process) if end == CTRL_C else process.communicate(timeout=60)[1]
+        if end == CTRL_C:
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()

@@ -24,7 +24,7 @@ import openai
 import psutil
 import pytest
 
-from tests.e2e.server import Server, running, start, stop, wait_for
+from tests.e2e.server import Server, default_signals, running, start, stop, wait_for
 
 FLAGS = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
 STREAMS = 4
@@ -127,6 +127,7 @@ def test_su01_a_hung_up_terminal_ends_everything(tiny: Path) -> None:
     ours, theirs = pty.openpty()
 
     def take_terminal() -> None:
+        default_signals()
         os.setsid()
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import octavo_native
 
 from octavo.engine_core.cache.group import Flight
@@ -86,8 +87,7 @@ class Model:
         prepared = self.renderer.completion(json.dumps(body).encode(), _CONTEXT, self._width)
         assert prepared.grammar is not None
         grammar = Grammar(*prepared.grammar)
-        seed, limit, temperature, top_p, top_k, stop = prepared.sampling
-        sampling = SamplingParams(seed, limit, temperature, top_p, top_k, tuple(stop))
+        sampling = msgspec.msgpack.decode(prepared.sampling(0), type=SamplingParams)
         message = AddRequest(number, 1, "r", prepared.prompt, b"", sampling, number, grammar=grammar)
         self.core.add(message, self._grammars.compile(grammar).start())
         self._texts[number] = (array("i"), None)
