@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: a tiny model and a server of it."""
+"""Fixtures of the end-to-end tests: a tiny model, a server of it, and a frontend with a scripted engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.frontend.processes import Programs
+from octavo.errors import ConfigError
 from tests.e2e.server import Server, running
 from tests.tiny import make_llama
 
@@ -23,3 +25,12 @@ def server(tiny: Path) -> Iterator[Server]:
     flags = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
     with running(tiny, *flags) as running_server:
         yield running_server
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    """The frontend, octavo-mock and octavo-load; `make test` builds all three."""
+    try:
+        return Programs.find()
+    except ConfigError as error:
+        pytest.skip(str(error))

@@ -14,14 +14,6 @@ from bench.frontend.work import Work, prepare_tokenizer
 from octavo.errors import ConfigError
 
 
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    try:
-        return Programs.find()
-    except ConfigError as error:
-        pytest.skip(str(error))
-
-
 def test_all_the_work_gives_a_table_and_a_list(
     programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

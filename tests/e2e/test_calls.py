@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +16,7 @@ from openai.types.chat import ChatCompletion
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from bench.frontend.processes import Programs, running
-from octavo.errors import ConfigError
+from bench.frontend.processes import Programs, Stack, running
 
 THOUGHT, SAID = "I should look – it up.", "Let me see."
 CALLS = [("weather", {"city": "Köln", "days": 3}), ("clock", {})]
@@ -121,14 +121,6 @@ FAMILIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    try:
-        return Programs.find()
-    except ConfigError as error:
-        pytest.skip(str(error))
-
-
 def make_folder(folder: Path, family: Family) -> list[int]:
     """Save a tokenizer of bytes and the family's markers; return the ids of its answer, the end token last."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -178,20 +170,27 @@ def answers(client: OpenAI, asked: Any) -> Iterator[tuple[dict[str, Any], Any]]:
     yield gathered(final) | {"reasoning": "".join(thoughts)}, final.usage
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_official_client_gathers_the_same(name: str, programs: Programs, tmp_path: Path) -> None:
-    family = FAMILIES[name]
-    ids = make_folder(tmp_path, family)
+@contextlib.contextmanager
+def at_pace(step: int, programs: Programs, folder: Path, family: Family, ids: list[int]) -> Iterator[Stack]:
+    """Run a frontend that parses as the family asks, before an engine that says `ids`, `step` of them at a time."""
     settings = {
         "tool_call_parser": family.tool,
         "reasoning_parser": family.reasoning,
         "enable_auto_tool_choice": True,
     }
+    flags = ("--step-time", "0", "--tokens-per-step", str(step), "--output", "ids:" + ",".join(map(str, ids)))
+    with running(programs, folder, *flags, settings=settings) as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_official_client_gathers_the_same(name: str, programs: Programs, tmp_path: Path) -> None:
+    family = FAMILIES[name]
+    ids = make_folder(tmp_path, family)
     results, thoughts = [], set()
     for step in (1, 4, len(ids)):
-        flags = ("--step-time", "0", "--tokens-per-step", str(step), "--output", "ids:" + ",".join(map(str, ids)))
         with (
-            running(programs, tmp_path, *flags, settings=settings) as stack,
+            at_pace(step, programs, tmp_path, family, ids) as stack,
             OpenAI(base_url=f"http://127.0.0.1:{stack.port}/v1", api_key="none", max_retries=0) as client,
         ):
             for result, usage in answers(client, tools(strict=True)):

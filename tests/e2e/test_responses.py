@@ -12,20 +12,11 @@ from openai import BadRequestError, NotFoundError, OpenAI
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from bench.frontend.processes import Programs, running
-from octavo.errors import ConfigError
+from bench.frontend.processes import Programs
 from tests.e2e.server import Server, wait_for
-from tests.e2e.test_calls import CALLS, FAMILIES, SAID, THOUGHT, TOOLS, make_folder
+from tests.e2e.test_calls import CALLS, FAMILIES, SAID, THOUGHT, TOOLS, at_pace, make_folder
 
 FUNCTIONS: Any = [{"type": "function", "strict": False, **tool["function"]} for tool in TOOLS]
-
-
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    try:
-        return Programs.find()
-    except ConfigError as error:
-        pytest.skip(str(error))
 
 
 def gathered(response: Response) -> dict[str, Any]:
@@ -48,16 +39,10 @@ def gathered(response: Response) -> dict[str, Any]:
 def test_the_official_client_gathers_the_same(name: str, programs: Programs, tmp_path: Path) -> None:
     family = FAMILIES[name]
     ids = make_folder(tmp_path, family)
-    settings = {
-        "tool_call_parser": family.tool,
-        "reasoning_parser": family.reasoning,
-        "enable_auto_tool_choice": True,
-    }
     results = []
     for step in (1, 4, len(ids)):
-        flags = ("--step-time", "0", "--tokens-per-step", str(step), "--output", "ids:" + ",".join(map(str, ids)))
         with (
-            running(programs, tmp_path, *flags, settings=settings) as stack,
+            at_pace(step, programs, tmp_path, family, ids) as stack,
             OpenAI(base_url=f"http://127.0.0.1:{stack.port}/v1", api_key="none", max_retries=0) as client,
         ):
             results.append(gathered(client.responses.create(model="mock", input="hi", tools=FUNCTIONS)))
