@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Inbox", "Outbox", "Parent", "register_dump", "report", "watch_parent"]
 
 PR_SET_PDEATHSIG = 1
+#: Held while a line is written to stdout.
+_reporting = threading.Lock()
 #: What `Parent.find` reads, after "OCTAVO_".
 ENVIRONMENT = ("NAME", "INCARNATION", "INBOX", "OUTBOX")
 
@@ -47,8 +49,14 @@ def watch_parent() -> None:
 
 
 def report(event: str, **fields: object) -> None:
-    """Tell the parent's `StdoutLink` of an event; the version goes with it."""
-    print(json.dumps({"event": event, "version": __version__, **fields}), flush=True)
+    """Tell the parent's `StdoutLink` of an event; the version goes with it. For any thread.
+
+    The line and its end are one write: `print` makes two, and another thread's line may come between them.
+    """
+    line = json.dumps({"event": event, "version": __version__, **fields})
+    with _reporting:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
 def register_dump(dump_signal: signal.Signals = signal.SIGUSR1) -> None:

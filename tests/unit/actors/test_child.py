@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from octavo.actors.child import Parent
+from octavo.actors.child import Parent, report
 from octavo.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(60)
@@ -51,6 +51,30 @@ def test_a_killed_parent_leaves_no_orphan_within_5_seconds_grandchildren_too(fol
         finally:
             for pid in filter(_runs, pids):
                 os.kill(pid, signal.SIGKILL)
+
+
+class _Writes:
+    """A stdout that keeps each write."""
+
+    def __init__(self) -> None:
+        self.writes: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.writes.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_an_event_is_one_write_so_that_those_of_two_threads_never_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = _Writes()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    report("ready")
+    report("pulse", count=1)
+    assert [write[-1] for write in stdout.writes] == ["\n", "\n"]
+    events = [json.loads(write) for write in stdout.writes]
+    assert [(event["event"], event.get("count")) for event in events] == [("ready", None), ("pulse", 1)]
 
 
 def test_the_end_of_stdin_ends_the_process() -> None:
