@@ -39,9 +39,11 @@ class Api:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise OctavoError(f"--url {url}: must be an address such as http://127.0.0.1:8000")
         self.url = f"{parts.scheme}://{parts.netloc}" if self._unix is None else f"unix:{self._unix}"
-        self._base = parts.path.rstrip("/").removesuffix("/v1")
+        #: In front of every path, without /v1.
+        self.prefix = parts.path.rstrip("/").removesuffix("/v1")
         self._parts = parts
-        self._key = key
+        #: What the server wants to see.
+        self.key = key
         self._timeout_s = timeout_s
 
     def models(self) -> list[dict[str, Any]]:
@@ -103,9 +105,9 @@ class Api:
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         connection = self._connection()
-        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
+        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {self.key}"} if self.key else {})
         try:
-            connection.request(method, self._base + path, None if body is None else json.dumps(body), headers)
+            connection.request(method, self.prefix + path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from octavo import __version__
-from octavo.cli import chat, collect_env, complete, models, parse, serve, top, warmup
+from octavo.cli import chat, collect_env, complete, models, parse, run_batch, serve, top, warmup
 from octavo.cli.flags import RAW, Parser, dashed
 from octavo.errors import NO_ROOM, ConfigError, ModelError, OctavoError
 
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     root = Parser(prog="octavo", description="Serve large language models.", epilog=_EXAMPLES, **RAW)
     root.add_argument("--version", action="version", version=f"octavo {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (serve, chat, complete, models, top, parse, warmup):
+    for module in (serve, chat, complete, run_batch, models, top, parse, warmup):
         module.add_command(commands)
     commands.add_parser("bench", help="measure a server: latencies, throughput, start-up", add_help=False)
     collect_env.add_command(commands)

@@ -33,8 +33,9 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "modelfiles": {"errors", "models"},
     "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
     "llm": _BASE | {"actors", "config", "engine_core", "engine_settings", "modelfiles", "runfolder"},
+    "batch": {"errors", "benchmarks"},
     "benchmarks": {"errors", "modelfiles", "config", "llm"},
-    "cli": _BASE | {"benchmarks", "config", "llm", "memory", "modelfiles", "models", "serve", "__init__"},
+    "cli": _BASE | {"batch", "benchmarks", "config", "llm", "memory", "modelfiles", "models", "serve", "__init__"},
 }
 #: Packages that must never import torch, not even through another module.
 NO_TORCH = ("wire", "actors", "engine_core", "llm", "modelfiles")

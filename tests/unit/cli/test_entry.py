@@ -74,7 +74,7 @@ def test_underscores_in_flags_mean_dashes(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.startswith("octavo: --max-num-seqs none: ")
 
 
-@pytest.mark.parametrize("command", ["serve", "chat", "complete", "models", "collect-env"])
+@pytest.mark.parametrize("command", ["serve", "chat", "complete", "run-batch", "models", "collect-env"])
 def test_every_command_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
