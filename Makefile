@@ -17,7 +17,7 @@ JOBS ?= 2
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test test-oldest chaos lint oracle build tools clean
+.PHONY: help demo test test-oldest chaos lint proto oracle build tools clean
 
 help:
 	@printf '%s\n' \
@@ -25,7 +25,8 @@ help:
 	  'make test   every test, Rust and Python' \
 	  'make test-oldest  the parity tests with the oldest supported Transformers' \
 	  'make lint   formatting, lints and types' \
-	  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
+	  'make proto  write again what is generated from proto/' \
+  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
 	  'make chaos  500 requests while workers and engine core are killed 20 times; under 10 minutes' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
@@ -97,11 +98,16 @@ test-oldest: build $(OLDEST)/.environment
 chaos: build
 	@TQDM_DISABLE=1 $(BIN)/python -m tests.chaos
 
+proto: build
+	$(BIN)/python -m tests.tools.make_proto
+
 lint: build
 	@echo '== lint'
 	$(BIN)/ruff format --check python tests bench
 	$(BIN)/ruff check python tests bench
 	MYPYPATH=.types $(BIN)/mypy -p octavo
+	$(BIN)/buf lint
+	$(BIN)/buf format --diff --exit-code
 	$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null \
 	  || { echo 'make lint needs rustfmt and clippy: rustup component add rustfmt clippy'; exit 1; }
 	$(CARGO) fmt --all --check

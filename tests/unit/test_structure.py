@@ -34,11 +34,13 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
     "llm": _BASE | {"actors", "config", "engine_core", "engine_settings", "modelfiles", "runfolder"},
     "batch": {"errors", "benchmarks"},
+    "v1": set(),
+    "client": {"errors", "v1"},
     "benchmarks": {"errors", "modelfiles", "config", "llm"},
     "cli": _BASE | {"batch", "benchmarks", "config", "llm", "memory", "modelfiles", "models", "serve", "__init__"},
 }
 #: Packages that must never import torch, not even through another module.
-NO_TORCH = ("wire", "actors", "engine_core", "llm", "modelfiles")
+NO_TORCH = ("wire", "v1", "actors", "engine_core", "llm", "modelfiles")
 
 #: Rust layers, lowest first. A crate may depend on crates of lower layers and on those named beside it.
 RUST_LAYERS: tuple[tuple[str, ...], ...] = (
@@ -48,11 +50,17 @@ RUST_LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("edge",),
     ("render-http",),
-    ("http", "grpc"),
+    ("http",),
+    ("grpc",),
     ("server", "renderer", "mock", "python"),
 )
 RUST_PURE = ("api", "hash", "wire", "tokenizer", "template", "grammar", "parser", "render")
 RUST_ASYNC = {"tokio", "hyper", "axum", "zeromq", "futures"}
+
+
+def _generated(path: Path) -> bool:
+    """Whether a file is made by a program: kept short by nobody."""
+    return "generated" in path.parts or path.parent == ROOT / "python" / "v1"
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -66,8 +74,7 @@ def test_files_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {count}"
         for path in tracked("*.py", "*.rs", "*.pyi")
-        if "generated" not in path.parts
-        and (count := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+        if not _generated(path) and (count := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
     ]
     assert not long, f"files over {MAX_FILE_LINES} lines"
 
@@ -86,6 +93,7 @@ def test_python_functions_are_short() -> None:
     long = [
         f"{path.relative_to(ROOT)}: {name}: {count}"
         for path in tracked("*.py")
+        if not _generated(path)
         for name, count, kernel in _python_functions(path)
         if count > (MAX_TRITON_KERNEL_LINES if kernel else MAX_FUNCTION_LINES)
     ]
