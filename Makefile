@@ -17,7 +17,7 @@ JOBS ?= 2
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test test-oldest chaos lint proto oracle build tools clean
+.PHONY: help demo test test-oldest chaos lint audit proto oracle build tools clean
 
 help:
 	@printf '%s\n' \
@@ -25,8 +25,9 @@ help:
 	  'make test   every test, Rust and Python' \
 	  'make test-oldest  the parity tests with the oldest supported Transformers' \
 	  'make lint   formatting, lints and types' \
+	  'make audit  licences, sources and known weaknesses of what octavo depends on' \
 	  'make proto  write again what is generated from proto/' \
-  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
+	  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
 	  'make chaos  500 requests while workers and engine core are killed 20 times; under 10 minutes' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
@@ -112,6 +113,17 @@ lint: build
 	  || { echo 'make lint needs rustfmt and clippy: rustup component add rustfmt clippy'; exit 1; }
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(DENY) bans licenses sources; \
+	  else echo 'cargo-deny is not here: deny.toml is not checked (cargo install --locked cargo-deny)'; fi
+
+# Neither tool is installed by the build, and both ask databases on the network for known weaknesses: a machine that
+# cannot reach them is told so, and `make audit` fails there.
+DENY := $(CARGO) deny --all-features --locked check --hide-inclusion-graph
+audit:
+	@command -v cargo-deny >/dev/null || { echo 'make audit needs cargo-deny: cargo install --locked cargo-deny'; exit 1; }
+	@command -v pip-audit >/dev/null || { echo 'make audit needs pip-audit: python3 -m pip install pip-audit'; exit 1; }
+	$(DENY)
+	pip-audit --requirement requirements.lock --no-deps --disable-pip
 
 # A folder of *.jinja; the shared ones unless another is named.
 ORACLE_TEMPLATES ?= $(abspath $(or $(OCTAVO_SHARED),../shared)/oracles/templates/jinja)

@@ -37,6 +37,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     model_context_len: int  # from the model's config
     run_dir: str
     frontend_endpoint: str  # "ipc:///…/frontend.sock"
+    link_key: str = ""  # hexadecimal; shows the frontend that this is its engine
     tokenizer_dir: str = ""  # as in FrontendConfig; for grammars
     rank: int = 0  # data-parallel rank
     dtype: str = "bfloat16"
@@ -76,6 +77,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     engine_endpoint: str  # "ipc:///…/frontend.sock"
     tokenizer_dir: str  # tokenizer.json, tokenizer_config.json, generation_config.json, the chat template
     served_model_names: list[str]
+    link_key: str = ""  # as in EngineConfig; empty: whoever connects is taken for the engine
     seed: int | None = None  # of the generator that requests without a seed draw theirs from; None: the system
     max_open_requests: int = 1024  # more get 429
     max_logprobs: int = 20  # alternatives that a request may ask for with each token; -1: any number
@@ -93,6 +95,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     response_store: str | None = None  # file of the responses that are kept; None: memory
     response_store_max_bytes: int = 256 << 20  # of all of them; 0: none are kept
     response_store_max_age_s: float = 30 * 86400.0
+    otlp_traces_endpoint: str | None = None  # of a collector, OTLP/HTTP; None: no traces
     edge: EdgeConfig = EdgeConfig()
 
 
@@ -334,6 +337,13 @@ class ServeConfig(EdgeSettings):
     )
     log_level: str = setting(
         "info", choice("debug", "info", "warning", "error"), "Log", "debug, info, warning or error", "LEVEL"
+    )
+    otlp_traces_endpoint: str | None = setting(
+        None,
+        or_none("none", str),
+        "Log",
+        "HTTP address of an OpenTelemetry collector, such as http://127.0.0.1:4318/v1/traces, that gets all traces",
+        "URL|none",
     )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -135,10 +136,11 @@ def _weight_store(config: ServeConfig) -> Iterator[str]:
 def _write_configs(
     config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path, weight_store: str
 ) -> None:
-    endpoint = f"ipc://{folder}/frontend.sock"
+    endpoint, key = f"ipc://{folder}/frontend.sock", secrets.token_hex(16)
     frontend = FrontendConfig(
         listen_fd=listener.fileno(),
         engine_endpoint=endpoint,
+        link_key=key,
         tokenizer_dir=str(folder / "tokenizer"),
         served_model_names=list(config.names),
         seed=config.seed,
@@ -156,11 +158,12 @@ def _write_configs(
         response_store=str(Path(config.response_store or folder / "responses.sqlite").resolve()),
         response_store_max_bytes=config.response_store_max_bytes,
         response_store_max_age_s=config.response_store_max_age,
+        otlp_traces_endpoint=config.otlp_traces_endpoint,
         log_level=config.log_level,
         trust_request_chat_template=config.trust_request_chat_template,
         edge=config.edge(),
     )
-    engine = engine_config(config, files, folder, endpoint, weight_store)
+    engine = msgspec.structs.replace(engine_config(config, files, folder, endpoint, weight_store), link_key=key)
     for name, record in (("frontend.json", frontend), ("engine.json", engine)):
         (folder / name).write_bytes(msgspec.json.encode(record))
 

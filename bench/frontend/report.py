@@ -28,6 +28,12 @@ ROWS: Mapping[str, tuple[str, str]] = {
     "rate_requests_s": ("req/s", "90% of that, in an open loop:"),
     "ttft_p50_ms": ("ms", "TTFT at that rate, half"),
     "ttft_p99_ms": ("ms", "TTFT at that rate, 99%"),
+    "health_p50_ms": ("ms", "/health while chats keep the frontend saturated, half"),
+    "health_p99_ms": ("ms", "99%"),
+    "rss_mib": ("MiB", "memory of the frontend at rest"),
+    "aborted_growth_mib": ("MiB", "more of it after 10,000 streams that clients left"),
+    "slow_client_kib": ("KiB", "more of it for each of 1,000 clients that read one byte a second"),
+    "rss_end_mib": ("MiB", "when all of those have left"),
     "mock_token_us": ("us", "CPU of the scripted engine a token"),
     "load_token_us": ("us", "CPU of the load client a token"),
 }

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.frontend.health import measure_health
+from bench.frontend.memory import measure_memory
 from bench.frontend.processes import Outcome, Programs, Stack, allocations, instructions, running
 from octavo.modelfiles import export_tokenizer, resolve, smollm2
 
@@ -46,6 +48,11 @@ class Work:
     serve_seconds: float = 4.0
     rate_seconds: float = 10.0
     warmup_seconds: float = 1.0
+    aborted: int = 10_000  # streams that clients leave
+    slow_clients: int = 1_000  # that read one byte a second
+    slow_seconds: int = 20
+    settle_seconds: float = 2.0
+    health_probes: int = 2_000
 
     @classmethod
     def quick(cls) -> Work:
@@ -67,6 +74,11 @@ class Work:
             serve_seconds=0.4,
             rate_seconds=0.8,
             warmup_seconds=0.2,
+            aborted=50,
+            slow_clients=20,
+            slow_seconds=1,
+            settle_seconds=0.1,
+            health_probes=50,
         )
 
 
@@ -126,6 +138,12 @@ def measure(programs: Programs, tokenizer: Path, work: Work) -> Figures:
         _full(stack, work, figures)
     with running(programs, tokenizer, *_script(work.serve_step_ms)) as stack:
         _serve(stack, work, figures)
+        figures |= measure_health(stack, _chats(work.serve_tokens, 80), work.health_probes)
+    with running(programs, tokenizer, *_script(work.step_ms)) as stack:
+        endless = _body(4000, prompt=_TEXT)
+        figures |= measure_memory(
+            stack, endless, work.aborted, work.slow_clients, work.slow_seconds, work.settle_seconds
+        )
     if programs.counting is not None:
         _allocations(programs, tokenizer, work, figures)
     if programs.valgrind is not None:
@@ -242,4 +260,4 @@ def _count(programs: Programs, tokenizer: Path, work: Work, tokens: int, request
 
 def goals() -> Mapping[str, float]:
     """What the figures are held to."""
-    return {"token_user_us": 3.0, "token_allocations": 2.0}
+    return {"token_user_us": 3.0, "token_allocations": 2.0, "health_p99_ms": 5.0}

@@ -29,7 +29,7 @@ PR_SET_PDEATHSIG = 1
 #: Held while a line is written to stdout.
 _reporting = threading.Lock()
 #: What `Parent.find` reads, after "OCTAVO_".
-ENVIRONMENT = ("NAME", "INCARNATION", "INBOX", "OUTBOX")
+ENVIRONMENT = ("NAME", "INCARNATION", "INBOX", "OUTBOX", "KEY")
 
 
 def watch_parent() -> None:
@@ -70,12 +70,13 @@ class Parent:
     name: of the actor, e.g. "worker-0". incarnation: u64, to be repeated in the hello.
     """
 
-    def __init__(self, name: str, incarnation: int, inbox: str, outbox: str) -> None:
-        """Keep the arguments; `inbox` and `outbox` are endpoints that the parent has bound."""
+    def __init__(self, name: str, incarnation: int, inbox: str, outbox: str, key: bytes) -> None:
+        """Keep the arguments; `inbox`, `outbox`: endpoints that the parent has bound; `key` begins each message."""
         self.name = name
         self.incarnation = incarnation
         self._inbox = inbox
         self._outbox = outbox
+        self._key = key
         self._context = zmq.Context()
         self._sockets: list[zmq.Socket[bytes]] = []  # a socket that is collected takes unsent messages with it
 
@@ -83,18 +84,18 @@ class Parent:
     def find(cls, environ: Mapping[str, str] = os.environ) -> Self:
         """Read what `ZmqLink` put into the environment. Raises ConfigError when this process was started otherwise."""
         try:
-            name, incarnation, inbox, outbox = (environ[f"OCTAVO_{key}"] for key in ENVIRONMENT)
+            name, incarnation, inbox, outbox, key = (environ[f"OCTAVO_{key}"] for key in ENVIRONMENT)
         except KeyError as error:
             raise ConfigError(f"{error.args[0]} is not set: only octavo itself can start this program") from None
-        return cls(name, int(incarnation), inbox, outbox)
+        return cls(name, int(incarnation), inbox, outbox, bytes.fromhex(key))
 
     def inbox(self) -> Inbox:
         """Connect for messages from the parent. Once, before the hello: the parent waits for both. For one thread."""
-        return Inbox(self._connect(zmq.PULL, self._inbox))
+        return Inbox(self._connect(zmq.PAIR, self._inbox))
 
     def outbox(self) -> Outbox:
         """Connect for messages to the parent. Once for each thread that sends."""
-        return Outbox(self._connect(zmq.PUSH, self._outbox))
+        return Outbox(self._connect(zmq.PUSH, self._outbox), self._key)
 
     def close(self, linger_s: float = 2.0) -> None:
         """Close all sockets and wait until what was sent is on its way, `linger_s` at most. No thread may use them."""
@@ -123,12 +124,13 @@ class Inbox:
 class Outbox:
     """Messages to the parent, for one thread."""
 
-    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], key: bytes) -> None:
         self._socket = socket
+        self._key = key
 
     def send(self, frames: Frames) -> None:
         """Send a message; blocks while the parent does not take what is queued."""
-        self._socket.send_multipart(frames)
+        self._socket.send_multipart([self._key, *frames])
 
 
 def _ended(lifeline: int) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 import json
+import logging
 import os
+import secrets
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import zmq
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Link", "StdoutLink", "ZmqLink"]
 
 R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+#: Bytes that show that a message is the process's own.
+KEY_BYTES = 16
 
 
 class Link(Protocol[R]):
@@ -47,10 +55,12 @@ class Link(Protocol[R]):
 
 
 class ZmqLink(Generic[R]):
-    """Bind PUSH (to the process) and PULL (from it) over ipc in a folder that only this user can enter.
+    """Bind PAIR (to the process) and PULL (from it) over ipc in a folder that only this user can enter.
 
     The process connects with `octavo.actors.child.Parent`. The socket files carry the incarnation, so that a process
-    of an earlier one cannot reach this link; they are removed by `close`.
+    of an earlier one cannot reach this link; they are removed by `close`. Whatever else of this user connects is
+    harmless: a PAIR has one peer, so that no message to the process goes elsewhere, and messages that do not begin with
+    the key, which the process has from its environment, are dropped and counted.
     """
 
     def __init__(self, context: Context, folder: Path, decode: Callable[[list[bytes]], R], *, hwm: int = 1000) -> None:
@@ -59,6 +69,8 @@ class ZmqLink(Generic[R]):
         self._folder = folder
         self._decode = decode
         self._hwm = hwm
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self.dropped = 0  # messages of strangers
         self._files: list[Path] = []
         self._sockets: list[Socket] = []
         self._push: Socket
@@ -70,9 +82,9 @@ class ZmqLink(Generic[R]):
         stem = f"{name}-{incarnation & 0xFFFFFFFF:08x}"
         self._files = [self._folder / f"{stem}-{way}.sock" for way in ("in", "out")]
         inbox, outbox = map(_endpoint, self._files)
-        self._push = self._bind(zmq.PUSH, inbox)
+        self._push = self._bind(zmq.PAIR, inbox)
         self._pull = self._bind(zmq.PULL, outbox)
-        return {"OCTAVO_INBOX": inbox, "OCTAVO_OUTBOX": outbox}
+        return {"OCTAVO_INBOX": inbox, "OCTAVO_OUTBOX": outbox, "OCTAVO_KEY": self._key.hex()}
 
     async def writable(self) -> None:
         """Wait until the process has connected and there is room."""
@@ -84,7 +96,10 @@ class ZmqLink(Generic[R]):
 
     async def receive(self) -> list[R]:
         """Wait for messages from the process and return all that are there, decoded. Raises what `decode` raises."""
-        return [self._decode(frames) for frames in await self._pull.drain()]
+        while True:
+            own = [frames[1:] for frames in await self._pull.drain() if self._is_own(frames)]
+            if own:
+                return [self._decode(frames) for frames in own]
 
     def line(self, text: str) -> bool:
         """Return False: stdout carries no messages."""
@@ -96,6 +111,14 @@ class ZmqLink(Generic[R]):
             socket.close()
         for file in self._files:
             file.unlink(missing_ok=True)
+
+    def _is_own(self, frames: list[bytes]) -> bool:
+        if len(frames) > 1 and hmac.compare_digest(frames[0], self._key):
+            return True
+        self.dropped += 1
+        if self.dropped.bit_count() == 1:  # the first, the second, the fourth, ...: a flood is no flood in the log
+            log.warning("%s: %d messages of strangers came and were dropped", self._files[-1].name, self.dropped)
+        return False
 
     def _bind(self, kind: int, endpoint: str) -> Socket:
         socket = ZmqSocket.bind(self._context, kind, endpoint, hwm=self._hwm)

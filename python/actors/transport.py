@@ -27,6 +27,9 @@ __all__ = ["Frames", "MemorySocket", "Socket", "ZmqSocket", "memory_pair"]
 #: One message: its frames, in order.
 Frames = Sequence[bytes]
 
+#: Bytes of a frame that a bound socket takes: far more than any message has.
+MAX_FRAME_BYTES = 1 << 30
+
 #: Messages that one `drain` takes at most, so that a flood does not keep the event loop.
 DRAIN_LIMIT = 1024
 
@@ -65,9 +68,15 @@ class ZmqSocket:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @classmethod
-    def bind(cls, context: Context, kind: int, endpoint: str, *, hwm: int = 1000) -> Self:
-        """Open a socket of a ZeroMQ type (zmq.PUSH, ...) that peers connect to; `hwm` messages queue per peer."""
+    def bind(
+        cls, context: Context, kind: int, endpoint: str, *, hwm: int = 1000, max_frame: int = MAX_FRAME_BYTES
+    ) -> Self:
+        """Open a socket of a ZeroMQ type (zmq.PUSH, ...) that peers connect to; `hwm` messages queue per peer.
+
+        A peer that announces a frame of more than `max_frame` bytes is disconnected before memory is taken for it.
+        """
         socket = context.socket(kind)
+        socket.maxmsgsize = max_frame
         return cls._attach(socket, socket.bind, endpoint, hwm)
 
     @classmethod

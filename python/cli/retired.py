@@ -29,6 +29,7 @@ RETIRED: dict[str, str] = {
     "--distributed-executor-backend": "leave it out; workers are processes of their own on one host",
     "--compilation-config": "leave it out; nothing is compiled at the start",
     "-O": "leave it out; nothing is compiled at the start",
+    "--collect-detailed-traces": "leave it out; traces have spans of the engine's queue, prefill and decode anyway",
     "--enable-lora": "adapters are not offered yet",
     "--speculative-config": "speculation is not offered yet; answers are the same without it",
     "--pipeline-parallel-size": "not offered yet; --tensor-parallel-size shares each layer",

@@ -76,16 +76,20 @@ class FrontendLink:
         socket: Socket,
         *,
         rank: int = 0,
+        key: bytes = b"",
         incarnation: int | None = None,
         window: int = WINDOW,
         protocol: int = PROTOCOL,
         version: str = VERSION,
     ) -> None:
-        """Talk over `socket`, which the link owns and closes. At most `window` bytes wait for the engine."""
+        """Talk over `socket`, which the link owns and closes. At most `window` bytes wait for the engine.
+
+        key: shows the frontend that this is its engine; empty: it asks for none.
+        """
         self._socket = socket
         incarnation = incarnation if incarnation is not None else draw_incarnation()
         self._session = Session(Role.CORE, incarnation, window)
-        self._hello = CORE.encode(Hello(protocol, version, "engine", rank, os.getpid()))
+        self._hello = CORE.encode(Hello(protocol, version, "engine", rank, os.getpid(), key or None))
         self._outbox = Outbox()
         self._inbox: deque[tuple[int, int, FrontendEvent]] = deque()  # (opening, bytes, event)
         self._arrived = anyio.Event()
@@ -97,7 +101,9 @@ class FrontendLink:
         self._stuck = 0
 
     @classmethod
-    def connect(cls, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, *, rank: int = 0) -> Self:
+    def connect(
+        cls, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, *, rank: int = 0, key: bytes = b""
+    ) -> Self:
         """Open a link to the frontend that listens on `ipc:///path`, whether it is there already or not.
 
         Raises ProtocolError for another kind of endpoint.
@@ -114,7 +120,7 @@ class FrontendLink:
         socket.reconnect_ivl, socket.reconnect_ivl_max = 20, 500
         socket.linger = 0
         socket.connect(endpoint)
-        return cls(ZmqSocket(socket), rank=rank, incarnation=incarnation)
+        return cls(ZmqSocket(socket), rank=rank, key=key, incarnation=incarnation)
 
     @property
     def connected(self) -> bool:

@@ -68,7 +68,8 @@ async def run_engine(config: EngineConfig, body: str | None = None) -> None:
     Raises ModelError, ConfigError, ProtocolError for what is final, ChildrenFailed when the workers failed too often.
     """
     with zmq.Context[zmq.Socket[bytes]]() as context:
-        link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank)
+        key = bytes.fromhex(config.link_key)
+        link = FrontendLink.connect(context, config.frontend_endpoint, rank=config.rank, key=key)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(beat)
             tasks.start_soon(link.run)

@@ -81,7 +81,7 @@ class Hello(Message, frozen=True):
     role: str  # "engine"
     rank: int  # data-parallel rank
     pid: int
-    proof: bytes | None = None  # of the shared key, on tcp only
+    proof: bytes | None = None  # the key that frontend and engine were given
 
 
 class Welcome(Message, frozen=True):

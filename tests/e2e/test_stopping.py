@@ -1,4 +1,18 @@
-"""How a server ends, loses its front, and refuses to begin: cases SU01, SU03, SU04, SU06, SE04."""
+"""How a server ends, loses its front, and refuses to begin: cases by id.
+
+OCTAVO_LOOPS repeats what the cases want repeated: 20 for all that SU01 asks for, SU03 takes half of it as its moments.
+
+| case | test |
+|---|---|
+| SU01, launcher killed when ready, and during the load | test_su01_a_killed_launcher_leaves_nothing_... |
+| SU01, front killed | test_su01_su04_a_front_that_dies_comes_back_... |
+| SU01, hang-up | test_su01_a_hung_up_terminal_ends_everything |
+| SU03, signals | test_su03_signals_between_launch_and_ready_leave_nothing |
+| SU03, time-out of the start | there is none in octavo: /ready tells when it is done |
+| SU04 | test_su04_... |
+| SU06 | test_su06_bad_flags_are_found_before_weights_are_read |
+| SE04 | test_se04_... |
+"""
 
 from __future__ import annotations
 
@@ -23,11 +37,16 @@ import httpx
 import openai
 import psutil
 import pytest
+import zmq
+from msgspec import msgpack
 
+from octavo.wire.version import PROTOCOL, VERSION
 from tests.e2e.server import Server, default_signals, running, start, stop, wait_for
 
 FLAGS = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
 STREAMS = 4
+#: Of what the cases want repeated; CI has time for few.
+LOOPS = int(os.environ.get("OCTAVO_LOOPS", "1"))
 
 
 def stream(server: Server, begun: Semaphore) -> tuple[int, str]:
@@ -58,15 +77,18 @@ def streams(server: Server, pool: ThreadPoolExecutor) -> list[Future[tuple[int, 
 
 
 def test_su01_su04_a_front_that_dies_comes_back_and_running_requests_finish_at_the_end(tiny: Path) -> None:
-    with running(tiny, *FLAGS, "--shutdown-timeout", "60") as server, ThreadPoolExecutor(STREAMS) as pool:
+    # A front that ends so often on purpose must not use up the restarts.
+    flags = (*FLAGS, "--shutdown-timeout", "60", "--max-restarts", str(LOOPS + 5))
+    with running(tiny, *flags) as server, ThreadPoolExecutor(STREAMS) as pool:
         engine = server.pid("engine")
-        futures = streams(server, pool)
-        server.kill("frontend")
-        assert all(future.result(30)[1] != "length" for future in futures)
-        wait_for(server.ready, 10, "ready again")
-        assert server.pid("engine") == engine
-        wait_for(lambda: server.metric("octavo:num_requests_running") == 0, 20, "aborted in the engine")
-        wait_for(lambda: server.metric("octavo:kv_cache_usage_perc") == 0, 20, "blocks are back")
+        for _ in range(LOOPS):
+            futures = streams(server, pool)
+            server.kill("frontend")
+            assert all(future.result(30)[1] != "length" for future in futures)
+            wait_for(server.ready, 10, "ready again")
+            assert server.pid("engine") == engine
+            wait_for(lambda: server.metric("octavo:num_requests_running") == 0, 20, "aborted in the engine")
+            wait_for(lambda: server.metric("octavo:kv_cache_usage_perc") == 0, 20, "blocks are back")
 
         futures = streams(server, pool)
         os.kill(server.process.pid, signal.SIGTERM)
@@ -111,7 +133,7 @@ def test_su04_a_second_signal_ends_at_once(tiny: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_su03_signals_between_launch_and_ready_leave_nothing(tiny: Path, number: signal.Signals) -> None:
     moments = random.Random(int(number))
-    for _ in range(2):
+    for _ in range(max(2, LOOPS // 2)):
         server = start(tiny, *FLAGS)
         try:
             time.sleep(moments.uniform(0.2, 4.0))
@@ -123,7 +145,38 @@ def test_su03_signals_between_launch_and_ready_leave_nothing(tiny: Path, number:
             stop(server)
 
 
+@pytest.mark.parametrize("moment", ["ready", "loading"])
+def test_su01_a_killed_launcher_leaves_nothing_and_can_start_again(tiny: Path, moment: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    for _ in range(LOOPS + 1):  # each start after the first is the immediate restart
+        kill_launcher(tiny, port, moment)
+
+
+def kill_launcher(tiny: Path, port: str, moment: str) -> None:
+    """Start a server, kill its launcher at the moment, and look that nothing is left."""
+    server = start(tiny, *FLAGS, "--port", port)
+    try:
+        if moment == "ready":
+            assert server.process.stdout is not None
+            assert server.process.stdout.readline().startswith("octavo is ready"), server.text()
+        else:
+            wait_for(lambda: server.pids("engine") != [], 30, "an engine that loads")
+        family = server.tree()
+        os.kill(server.process.pid, signal.SIGKILL)
+        assert server.process.wait(10) == -signal.SIGKILL
+        assert not psutil.wait_procs(family[1:], timeout=10)[1]
+    finally:
+        stop(server)
+
+
 def test_su01_a_hung_up_terminal_ends_everything(tiny: Path) -> None:
+    for _ in range(LOOPS):
+        hang_up(tiny)
+
+
+def hang_up(tiny: Path) -> None:
+    """Start a server in a terminal, close the terminal, and look that nothing is left."""
     ours, theirs = pty.openpty()
 
     def take_terminal() -> None:
@@ -183,6 +236,38 @@ class _Touch:
         return (os.mkdir, (str(self._path),))
 
 
+def connected(address: tuple[str, int] | str) -> socket.socket:
+    """Connect to a port or to a socket file."""
+    if isinstance(address, tuple):
+        return socket.create_connection(address, timeout=2)
+    stranger = socket.socket(socket.AF_UNIX)
+    stranger.settimeout(2)
+    stranger.connect(address)
+    return stranger
+
+
+def speak_zeromq(paths: list[str], payloads: list[bytes]) -> None:
+    """Send frames that mean nothing, and a Hello that is not the engine's, and ask for messages that are others'."""
+    hello = msgpack.encode(["Hello", PROTOCOL, VERSION, "engine", 0, 1])
+    header = msgpack.encode([99, 0, 0, 0, 1 << 20, 0])
+    messages = [[], *([payload] for payload in payloads), [b"", payloads[0]], [header, hello], [header, payloads[1]]]
+    strangers = []
+    with zmq.Context() as context:
+        for path in paths:
+            for kind in (zmq.PUSH, zmq.DEALER, zmq.PAIR, zmq.PULL):
+                stranger = context.socket(kind)
+                strangers.append(stranger)  # one that is collected takes its messages with it
+                stranger.linger = 0
+                stranger.connect(f"ipc://{path}")
+                if kind == zmq.PULL:
+                    continue
+                for message in messages:
+                    with contextlib.suppress(zmq.Again):
+                        stranger.send_multipart(message or [b""], zmq.NOBLOCK)
+        time.sleep(1.0)  # nothing tells when strangers have been passed over
+        context.destroy(linger=0)
+
+
 def test_se04_no_socket_runs_what_strangers_send(server: Server, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     payloads = [pickle.dumps(_Touch(touched)), os.urandom(4096), struct.pack(">Q", 4 << 30) + b"\xff" * 64]
@@ -199,13 +284,14 @@ def test_se04_no_socket_runs_what_strangers_send(server: Server, tmp_path: Path)
     assert unix
     for path in set(unix):
         assert os.stat(Path(path).parent).st_mode & 0o077 == 0, path
-    # Unix sockets are in a folder that no other user may enter: strangers reach the port alone.
-    for address in set(tcp):
+    for address in [*set(tcp), *set(unix)]:
         for payload in payloads:
-            with contextlib.suppress(OSError), socket.create_connection(address, timeout=2) as stranger:
+            with contextlib.suppress(OSError), connected(address) as stranger:
                 stranger.sendall(payload)
                 stranger.shutdown(socket.SHUT_WR)
                 stranger.recv(64)
+    # Unix sockets are in a folder that no other user may enter; what this user sends there is passed over all the same.
+    speak_zeromq(sorted(set(unix)), payloads)
     assert not touched.exists()
     with server.client() as client:
         assert client.completions.create(model="tiny", prompt="a", max_tokens=2).usage is not None

@@ -38,6 +38,7 @@ __all__ = ["WorkerFault", "WorkerProcess", "WorkerProcesses"]
 
 T = TypeVar("T")
 TIMEOUT_S = 90.0
+KEY = b"a worker's key  "
 
 
 class WorkerFault(Exception):
@@ -55,8 +56,8 @@ class WorkerProcess:
         self.rank = rank
         self.incarnation = secrets.randbits(64)
         self._context = zmq.Context()
-        self._push, self._pull = self._context.socket(zmq.PUSH), self._context.socket(zmq.PULL)
-        names = {"OCTAVO_NAME": f"worker-{rank}", "OCTAVO_INCARNATION": str(self.incarnation)}
+        self._push, self._pull = self._context.socket(zmq.PAIR), self._context.socket(zmq.PULL)
+        names = {"OCTAVO_NAME": f"worker-{rank}", "OCTAVO_INCARNATION": str(self.incarnation), "OCTAVO_KEY": KEY.hex()}
         for key, socket in (("INBOX", self._push), ("OUTBOX", self._pull)):
             endpoint = f"ipc://{folder}/{rank}-{key.lower()}.sock"
             socket.bind(endpoint)
@@ -77,7 +78,7 @@ class WorkerProcess:
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             if self._pull.poll(100):
-                message = self._from.decode(self._pull.recv())
+                message = self._next()
                 if isinstance(message, Fault):
                     raise WorkerFault(message)
                 if not isinstance(message, Heartbeat):
@@ -87,10 +88,15 @@ class WorkerProcess:
                 raise EOFError(f"worker-{self.rank} ended with {self.process.returncode}")
         raise TimeoutError(f"worker-{self.rank} said nothing for {TIMEOUT_S} s")
 
+    def _next(self) -> WorkerToCore:
+        key, body = self._pull.recv_multipart()
+        assert key == KEY
+        return self._from.decode(body)
+
     def wait_heartbeat(self) -> None:
         """Wait for one more heartbeat; nothing else may come."""
         assert self._pull.poll(round(TIMEOUT_S * 1000)), "no heartbeat"
-        message = self._from.decode(self._pull.recv())
+        message = self._next()
         assert isinstance(message, Heartbeat), message
         self.heartbeats.append(message)
 

@@ -225,7 +225,8 @@ impl ApiError {
 
     /// 413; `limit` in bytes.
     pub fn too_large(limit: usize) -> Self {
-        let message = format!("The body is larger than {limit} bytes, the most this server reads.");
+        let message =
+            format!("The body is larger than {limit} bytes, the most that is read on this route.");
         Self::new(ErrorKind::TooLarge, "body_too_large", message)
     }
 

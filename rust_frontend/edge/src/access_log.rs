@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use http::HeaderMap;
 use serde_json::json;
 
 use crate::caller::Caller;
@@ -33,16 +32,17 @@ impl Entry {
         method: &'static str,
         route: String,
         peer: Option<&Peer>,
-        headers: &HeaderMap,
     ) -> Self {
         Self {
-            id,
             method,
             route,
             client: peer
                 .and_then(|peer| peer.address)
                 .map(|at| at.ip().to_string()),
-            trace: trace_id(headers).map(ToOwned::to_owned),
+            trace: id
+                .parent()
+                .map(|parent| format!("{:032x}", parent.trace_id)),
+            id,
             began: Instant::now(),
             status: 0,
             caller: None,
@@ -91,19 +91,9 @@ impl Drop for Entry {
     }
 }
 
-/// The trace id of a W3C `traceparent` header.
-fn trace_id(headers: &HeaderMap) -> Option<&str> {
-    let mut parts = headers.get("traceparent")?.to_str().ok()?.split('-');
-    let (version, id) = (parts.next()?, parts.next()?);
-    let hex = |text: &str, digits: usize| {
-        text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    (hex(version, 2) && hex(id, 32)).then_some(id)
-}
-
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderMap, HeaderValue};
 
     use super::*;
 
@@ -121,7 +111,7 @@ mod tests {
             address: Some(([127, 0, 0, 1], 9).into()),
             names: [].into(),
         };
-        let mut entry = Entry::new(id, "POST", "/v1/x".to_owned(), Some(&peer), &headers);
+        let mut entry = Entry::new(id, "POST", "/v1/x".to_owned(), Some(&peer));
         entry.answered(200, Some(Caller::of_key("secret-key")));
         entry.wrote(5);
         entry.ended();
@@ -145,7 +135,7 @@ mod tests {
         for text in ["", "00", "00-xyz-1-01", "00-0af7-b7ad-01"] {
             let mut headers = HeaderMap::new();
             headers.insert("traceparent", HeaderValue::from_static(text));
-            assert_eq!(trace_id(&headers), None, "{text}");
+            assert_eq!(RequestId::of(&headers).parent(), None, "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
@@ -28,6 +28,9 @@ const STALLS: u32 = 5;
 /// So much of a body goes into the log at most.
 const TOLD_BYTES: usize = 64 << 10;
 
+/// Paths, as they are in the router, whose bodies may have so many bytes at most.
+pub type BodyLimits = &'static [(&'static str, usize)];
+
 /// A request body, and its part of the memory that all of them may take.
 #[derive(Debug)]
 pub struct JsonBody {
@@ -40,6 +43,8 @@ pub struct JsonBody {
 #[derive(Debug, Clone)]
 pub struct BodyReader {
     max_bytes: usize,
+    /// Of routes that may have less.
+    limits: BodyLimits,
     timeout: Duration,
     /// One permit a KiB.
     memory: Arc<Semaphore>,
@@ -56,12 +61,31 @@ impl BodyReader {
         let permits = (settings.max_pending_bytes / KIB).min(Semaphore::MAX_PERMITS);
         Self {
             max_bytes: settings.max_body_bytes,
+            limits: &[],
             timeout: settings.body_timeout,
             memory: Arc::new(Semaphore::new(permits)),
             total: settings.body_timeout.saturating_mul(STALLS),
             lag: Arc::default(),
             tell: settings.log_prompts,
         }
+    }
+
+    /// Reads less on some routes.
+    #[must_use]
+    pub fn with_limits(mut self, limits: BodyLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Bytes that the route may read.
+    fn limit(&self, path: Option<&MatchedPath>) -> usize {
+        let of = |path: &MatchedPath| {
+            self.limits
+                .iter()
+                .find(|(known, _)| *known == path.as_str())
+        };
+        path.and_then(of)
+            .map_or(self.max_bytes, |(_, limit)| self.max_bytes.min(*limit))
     }
 
     /// What the I/O threads are late; no body is read while that is too much.
@@ -79,7 +103,8 @@ impl BodyReader {
         let (head, mut body) = request.into_parts();
         self.lag.check()?;
         check_content_type(&head.headers)?;
-        let collected = timeout(self.total, self.collect(&mut body)).await;
+        let limit = self.limit(head.extensions.get::<MatchedPath>());
+        let collected = timeout(self.total, self.collect(&mut body, limit)).await;
         let collected =
             collected.unwrap_or_else(|_| Err(refusal::body_stalled(self.total.as_secs())));
         if let (true, Ok(body)) = (self.tell, &collected) {
@@ -87,22 +112,22 @@ impl BodyReader {
         }
         match collected {
             Err(error) if error.kind == ErrorKind::TooLarge => {
-                self.discard(&mut body, &head.headers).await;
+                self.discard(&mut body, &head.headers, limit).await;
                 Err(error)
             }
             other => other,
         }
     }
 
-    async fn collect(&self, body: &mut Body) -> Result<JsonBody, ApiError> {
+    async fn collect(&self, body: &mut Body, limit: usize) -> Result<JsonBody, ApiError> {
         let mut parts = BytesMut::new();
         let mut memory: Option<OwnedSemaphorePermit> = None;
-        if http_body::Body::size_hint(body).lower() > self.max_bytes as u64 {
-            return Err(ApiError::too_large(self.max_bytes));
+        if http_body::Body::size_hint(body).lower() > limit as u64 {
+            return Err(ApiError::too_large(limit));
         }
         while let Some(part) = self.next_part(body).await? {
-            if parts.len() + part.len() > self.max_bytes {
-                return Err(ApiError::too_large(self.max_bytes));
+            if parts.len() + part.len() > limit {
+                return Err(ApiError::too_large(limit));
             }
             let more = self.reserve(part.len())?;
             match &mut memory {
@@ -147,11 +172,11 @@ impl BodyReader {
             })
     }
 
-    async fn discard(&self, body: &mut Body, headers: &HeaderMap) {
+    async fn discard(&self, body: &mut Body, headers: &HeaderMap, limit: usize) {
         if headers.contains_key(header::EXPECT) {
             return; // The client waits for our word before it sends.
         }
-        let mut left = self.max_bytes.saturating_mul(DISCARD_FACTOR);
+        let mut left = limit.saturating_mul(DISCARD_FACTOR);
         while let Ok(Some(part)) = self.next_part(body).await {
             left = left.saturating_sub(part.len());
             if left == 0 {

@@ -1,13 +1,22 @@
 //! Panics end the work in which they happen, and nothing else.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::FutureExt as _;
 
 /// Runs the work of one request. `None`: it panicked; what it was changing must not be used any more.
 pub async fn contain<T>(id: &str, work: impl Future<Output = T>) -> Option<T> {
     let result = AssertUnwindSafe(work).catch_unwind().await;
+    if result.is_err() {
+        tracing::error!("request {id}: a defect ended it; the panic is described above");
+    }
+    result.ok()
+}
+
+/// As [`contain`], for work that does not wait.
+pub fn contain_call<T>(id: &str, work: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(work));
     if result.is_err() {
         tracing::error!("request {id}: a defect ended it; the panic is described above");
     }
@@ -26,5 +35,7 @@ mod tests {
             panic!("late")
         };
         assert_eq!(contain::<()>("b", late).await, None);
+        assert_eq!(contain_call("c", || 2), Some(2));
+        assert_eq!(contain_call::<()>("d", || panic!("at once")), None);
     }
 }

@@ -64,7 +64,7 @@ async fn guard(State(state): State<Guard>, mut request: Request, next: Next) -> 
     let start = Instant::now();
     let entry = state.access_log.then(|| {
         let peer = request.extensions().get::<Peer>();
-        Entry::new(id.clone(), method, path.clone(), peer, request.headers())
+        Entry::new(id.clone(), method, path.clone(), peer)
     });
 
     let mut response = contain(id.as_str(), next.run(request))

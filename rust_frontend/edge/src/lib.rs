@@ -31,10 +31,10 @@ mod waiting;
 
 pub use admission::{Lag, TokenBudget, TokenTicket};
 pub use authorize::{Access, AccessTable, authorized};
-pub use body::{BodyReader, JsonBody};
+pub use body::{BodyLimits, BodyReader, JsonBody};
 pub use caller::Caller;
 pub use compute::Compute;
-pub use contain::contain;
+pub use contain::{contain, contain_call};
 pub use failure::Failure;
 pub use guard::guarded;
 pub use keys::{KeyRing, Keys};

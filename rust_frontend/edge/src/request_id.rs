@@ -1,6 +1,7 @@
 //! The id of a request: the client's own if it is sane, else a new one.
 
 use http::{HeaderMap, HeaderValue};
+use octavo_telemetry::TraceParent;
 use uuid::Uuid;
 
 /// The header that carries the id in both directions.
@@ -10,34 +11,48 @@ const MAX_LENGTH: usize = 64;
 
 /// What names a request in logs, in `X-Request-Id` and, behind a prefix, in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestId(String);
+pub struct RequestId {
+    id: String,
+    parent: Option<TraceParent>,
+}
 
 impl RequestId {
     /// Takes the client's id, or draws one where there is none that is fit for logs and headers.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
         let given = headers.get(HEADER).and_then(|value| value.to_str().ok());
-        match given {
-            Some(id) if is_sane(id) => Self(id.to_owned()),
-            _ => Self(Uuid::new_v4().simple().to_string()),
+        let id = match given {
+            Some(id) if is_sane(id) => id.to_owned(),
+            _ => Uuid::new_v4().simple().to_string(),
+        };
+        let parent = headers.get("traceparent");
+        Self {
+            id,
+            parent: parent.and_then(|value| TraceParent::parse(value.to_str().ok()?)),
         }
+    }
+
+    /// The span of the caller, where it has one.
+    #[must_use]
+    pub fn parent(&self) -> Option<TraceParent> {
+        self.parent
     }
 
     /// The id of a response object, such as `chatcmpl-…`.
     #[must_use]
     pub fn with_prefix(&self, prefix: &str) -> String {
-        format!("{prefix}-{}", self.0)
+        format!("{prefix}-{}", self.id)
     }
 
     /// The bare id.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.id
     }
 
     /// The id as a header value; `None` never happens for a sane id.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
-        HeaderValue::from_str(&self.0).ok()
+        HeaderValue::from_str(&self.id).ok()
     }
 }
 

@@ -44,7 +44,7 @@ impl EngineClient {
         let status = Arc::new(Status::new());
         let incarnation = draw_incarnation();
         let max_open_requests = config.max_open_requests;
-        let link = Link::new(transport, incarnation, config.window);
+        let link = Link::new(transport, incarnation, config.window, config.key.clone());
         tokio::spawn(Driver::new(link, Arc::clone(&status), receiver, config).run());
         // A core may still speak of the requests of the frontend before this one: ids start anywhere.
         let next_id = AtomicU64::new(incarnation >> 1);

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct EngineConfig {
     /// Where engine cores connect: `ipc:///path` in a folder of mode 700.
     pub endpoint: String,
+    /// What an engine core must show in its `Hello`; empty: whoever connects is one.
+    pub key: Vec<u8>,
     /// Requests that are open at once at most; more are `Overloaded`.
     pub max_open_requests: usize,
     /// How long a request waits for an engine that is away before it fails.
@@ -23,6 +25,7 @@ impl EngineConfig {
     pub fn new(endpoint: &str) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
+            key: Vec::new(),
             max_open_requests: 1024,
             replay_timeout: Duration::from_secs(300),
             peer_timeout: Duration::from_secs(10),

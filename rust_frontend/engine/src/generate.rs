@@ -26,7 +26,7 @@ pub struct Submission {
 }
 
 /// Tokens of one request, as many steps merged as were waiting when the reader came.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
     /// Index, among all tokens of the request, of the first token here.
     pub start: usize,

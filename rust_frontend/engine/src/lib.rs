@@ -19,4 +19,4 @@ pub use client::EngineClient;
 pub use config::EngineConfig;
 pub use generate::{ControlFuture, Generate, GenerateError, Step, Submission};
 pub use octavo_transport::TransportError;
-pub use stream::{StepSender, StepStream, channel};
+pub use stream::{News, StepSender, StepStream, channel};

@@ -42,10 +42,14 @@ pub(crate) struct Link<T> {
     connected: bool,
     /// A body of so many bytes found no credit.
     stuck: u64,
+    /// What a core must show; empty: nothing.
+    key: Vec<u8>,
+    /// Hellos without it.
+    strangers: u64,
 }
 
 impl<T: Transport> Link<T> {
-    pub(crate) fn new(transport: T, incarnation: u64, window: u64) -> Self {
+    pub(crate) fn new(transport: T, incarnation: u64, window: u64, key: Vec<u8>) -> Self {
         let session = Session::new(Role::Frontend, incarnation, window);
         Self {
             transport,
@@ -54,6 +58,8 @@ impl<T: Transport> Link<T> {
             origin: Instant::now(),
             connected: false,
             stuck: 0,
+            key,
+            strangers: 0,
         }
     }
 
@@ -169,6 +175,20 @@ impl<T: Transport> Link<T> {
     }
 
     async fn asked(&mut self, peer: Peer, header: &Header, hello: &Hello) -> Option<Event> {
+        let shown = hello
+            .proof
+            .as_ref()
+            .map_or(&[][..], |proof| proof.0.as_slice());
+        if !self.key.is_empty() && shown != self.key {
+            self.strangers += 1;
+            if self.strangers.is_power_of_two() {
+                tracing::warn!(
+                    "{} times somebody who does not know this server's key said that it is an engine, and was passed over",
+                    self.strangers
+                );
+            }
+            return None;
+        }
         if let Some(reason) = misfit(hello) {
             tracing::error!("refused engine {}: {reason}", hello.pid);
             let refusal = self.session.refusal(header);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use octavo_wire::frontend::{AbortRequests, AddRequest, Delta, RequestRejected};
 
 use crate::suspects::Suspects;
-use crate::{GenerateError, StepSender};
+use crate::{GenerateError, News, StepSender};
 
 /// Ids in one abort at most.
 const ABORTS_PER_MESSAGE: usize = 1024;
@@ -190,21 +190,23 @@ impl Registry {
         let fresh = delta.tokens.get(known..).unwrap_or_default();
         open.request.emitted.extend_from_slice(fresh);
         let progress = !fresh.is_empty() || delta.finish.is_some();
-        let left = open.sender.is_closed();
+        let done = delta.finish.is_some();
+        let read = open.sender.deliver(News {
+            tokens: fresh,
+            cached_tokens: delta.cached_tokens,
+            queued_us: delta.queued_us,
+            logprobs,
+            prompt_logprobs: delta.prompt_logprobs,
+            finish: delta.finish,
+        });
         if progress {
             self.suspects.progressed(delta.id);
         }
-        if let Some(queued_us) = delta.queued_us {
-            open.sender.queued(queued_us);
-        }
-        open.sender.push_logprobs(logprobs, delta.prompt_logprobs);
-        if let Some(finish) = delta.finish {
-            open.sender.push_last(fresh, delta.cached_tokens, finish);
+        if done {
             self.remove(delta.id);
             return Ok(true);
         }
-        open.sender.push(fresh, delta.cached_tokens);
-        Ok(left && self.abort(delta.id, "client"))
+        Ok(!read && self.abort(delta.id, "client"))
     }
 
     /// Takes in a refusal. Returns whether it ended a request.

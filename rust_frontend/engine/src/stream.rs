@@ -4,7 +4,9 @@
 //! more memory than its own output.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use octavo_wire::frontend::{Finish, Logprobs};
 use parking_lot::Mutex;
@@ -17,7 +19,6 @@ use crate::{GenerateError, Step};
 pub fn channel() -> (StepSender, StepStream) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State::default()),
-        filled: Notify::new(),
         dropped: Notify::new(),
     });
     (
@@ -46,8 +47,6 @@ pub struct StepStream {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// The reader waits here.
-    filled: Notify,
     /// The writer may wait here for the reader to leave.
     dropped: Notify,
 }
@@ -65,6 +64,25 @@ struct State {
     end: End,
     paused: bool,
     closed: bool,
+    /// Of the reader, while it waits.
+    reader: Option<Waker>,
+}
+
+/// What one message of the engine brings to a request.
+#[derive(Debug, Default)]
+pub struct News<'a> {
+    /// New token ids.
+    pub tokens: &'a [i32],
+    /// Prompt tokens found in the prefix cache, once known.
+    pub cached_tokens: Option<u64>,
+    /// Microseconds that the request waited before it ran, once known.
+    pub queued_us: Option<u64>,
+    /// Of `tokens`, where they were asked for.
+    pub logprobs: Option<Logprobs>,
+    /// Of the prompt, where they were asked for.
+    pub prompt_logprobs: Option<Logprobs>,
+    /// Set when nothing follows.
+    pub finish: Option<Finish>,
 }
 
 #[derive(Debug, Default)]
@@ -81,46 +99,36 @@ enum End {
 }
 
 impl StepSender {
+    /// Takes in all that a message brings, so that the reader gets it together. Does nothing after the end. Returns whether
+    /// somebody reads.
+    pub fn deliver(&self, news: News<'_>) -> bool {
+        self.change(|state| {
+            state.tokens.extend_from_slice(news.tokens);
+            state.cached_tokens = news.cached_tokens.or(state.cached_tokens);
+            state.queued_us = state.queued_us.or(news.queued_us);
+            if news.logprobs.is_some() || news.prompt_logprobs.is_some() {
+                state.add_logprobs(news.logprobs, news.prompt_logprobs);
+            }
+            if let Some(finish) = news.finish {
+                state.end = End::Finished(finish);
+            }
+        })
+    }
+
     /// Appends tokens. What is known of `cached_tokens` goes out with them. Does nothing after the end.
     pub fn push(&self, tokens: &[i32], cached_tokens: Option<u64>) {
-        self.change(|state| {
-            state.tokens.extend_from_slice(tokens);
-            state.cached_tokens = cached_tokens.or(state.cached_tokens);
+        self.deliver(News {
+            tokens,
+            cached_tokens,
+            ..News::default()
         });
-    }
-
-    /// Says how long the request waited before it ran; goes out with the next tokens.
-    pub fn queued(&self, queued_us: u64) {
-        self.shared.state.lock().queued_us.get_or_insert(queued_us);
-    }
-
-    /// Adds log probabilities of tokens that are pushed next, and of the prompt. Does nothing after the end.
-    pub fn push_logprobs(&self, logprobs: Option<Logprobs>, of_prompt: Option<Logprobs>) {
-        if logprobs.is_none() && of_prompt.is_none() {
-            return;
-        }
-        let mut state = self.shared.state.lock();
-        if !matches!(state.end, End::Open) || state.closed {
-            return;
-        }
-        match (&mut state.logprobs, logprobs) {
-            (Some(known), Some(more)) => known.append(&more),
-            (known, more) => *known = more.or_else(|| known.take()),
-        }
-        state.prompt_logprobs = of_prompt.or_else(|| state.prompt_logprobs.take());
     }
 
     /// Ends the stream; tokens pushed before are still read. Does nothing after the end.
     pub fn finish(&self, finish: Finish) {
-        self.push_last(&[], None, finish);
-    }
-
-    /// Appends tokens and ends the stream, so that the reader gets the two together. Does nothing after the end.
-    pub fn push_last(&self, tokens: &[i32], cached_tokens: Option<u64>, finish: Finish) {
-        self.change(|state| {
-            state.tokens.extend_from_slice(tokens);
-            state.cached_tokens = cached_tokens.or(state.cached_tokens);
-            state.end = End::Finished(finish);
+        self.deliver(News {
+            finish: Some(finish),
+            ..News::default()
         });
     }
 
@@ -147,13 +155,67 @@ impl StepSender {
         }
     }
 
-    fn change(&self, apply: impl FnOnce(&mut State)) {
+    /// Returns whether somebody reads.
+    fn change(&self, apply: impl FnOnce(&mut State)) -> bool {
         let mut state = self.shared.state.lock();
-        if matches!(state.end, End::Open) && !state.closed {
-            apply(&mut state);
-            drop(state);
-            self.shared.filled.notify_one();
+        if state.closed {
+            return false;
         }
+        if matches!(state.end, End::Open) {
+            apply(&mut state);
+            let reader = if state.has_news() {
+                state.reader.take()
+            } else {
+                None
+            };
+            drop(state);
+            if let Some(reader) = reader {
+                reader.wake();
+            }
+        }
+        true
+    }
+}
+
+impl State {
+    /// Whether the reader has something to take.
+    fn has_news(&self) -> bool {
+        !self.tokens.is_empty() || !matches!(self.end, End::Open)
+    }
+
+    fn add_logprobs(&mut self, logprobs: Option<Logprobs>, of_prompt: Option<Logprobs>) {
+        match (&mut self.logprobs, logprobs) {
+            (Some(known), Some(more)) => known.append(&more),
+            (known, more) => *known = more.or_else(|| known.take()),
+        }
+        self.prompt_logprobs = of_prompt.or_else(|| self.prompt_logprobs.take());
+    }
+
+    /// Moves what is written into `step`, whose buffer of tokens is filled next. `None`: nothing is.
+    fn take(&mut self, step: &mut Step) -> Option<Option<Result<(), GenerateError>>> {
+        let finished = matches!(self.end, End::Finished(_));
+        if self.tokens.is_empty() && !finished {
+            if matches!(self.end, End::Open) {
+                return None;
+            }
+            return match std::mem::replace(&mut self.end, End::Taken) {
+                End::Failed(error) => Some(Some(Err(error))),
+                _ => Some(None),
+            };
+        }
+        step.tokens.clear();
+        std::mem::swap(&mut step.tokens, &mut self.tokens);
+        step.start = self.start;
+        self.start += step.tokens.len();
+        step.cached_tokens = self.cached_tokens.take();
+        step.queued_us = self.queued_us.take();
+        step.logprobs = self.logprobs.take();
+        step.prompt_logprobs = self.prompt_logprobs.take();
+        step.finish = None;
+        if finished && let End::Finished(finish) = std::mem::replace(&mut self.end, End::Taken) {
+            step.finish = Some(finish);
+        }
+        Some(Some(Ok(())))
     }
 }
 
@@ -177,58 +239,32 @@ impl StepStream {
     ///
     /// Cancel safe: nothing is taken unless it is returned.
     pub async fn next(&mut self) -> Option<Result<Step, GenerateError>> {
-        loop {
-            if let Some(news) = self.take() {
-                return news;
-            }
-            self.shared.filled.notified().await;
+        let mut step = Step::default();
+        let news = poll_fn(|cx| self.poll_next(cx, &mut step)).await?;
+        Some(news.map(|()| step))
+    }
+
+    /// As [`StepStream::next`], into a step whose memory is used again: what it held is gone.
+    pub fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        step: &mut Step,
+    ) -> Poll<Option<Result<(), GenerateError>>> {
+        let mut state = self.shared.state.lock();
+        if let Some(news) = state.take(step) {
+            return Poll::Ready(news);
         }
+        match &state.reader {
+            Some(reader) if reader.will_wake(cx.waker()) => {}
+            _ => state.reader = Some(cx.waker().clone()),
+        }
+        Poll::Pending
     }
 
     /// Whether the engine is away and the request waits for it to come back.
     #[must_use]
     pub fn paused(&self) -> bool {
         self.shared.state.lock().paused
-    }
-
-    /// What [`StepStream::next`] returns, or `None` if there is no news.
-    fn take(&self) -> Option<Option<Result<Step, GenerateError>>> {
-        let mut state = self.shared.state.lock();
-        let finished = matches!(state.end, End::Finished(_));
-        if state.tokens.is_empty() && !finished {
-            return match std::mem::replace(&mut state.end, End::Taken) {
-                End::Open => {
-                    state.end = End::Open;
-                    None
-                }
-                End::Failed(error) => Some(Some(Err(error))),
-                End::Finished(_) | End::Taken => Some(None),
-            };
-        }
-        let tokens = std::mem::take(&mut state.tokens);
-        let start = state.start;
-        state.start += tokens.len();
-        let cached_tokens = state.cached_tokens.take();
-        let logprobs = state.logprobs.take();
-        let prompt_logprobs = state.prompt_logprobs.take();
-        let queued_us = state.queued_us.take();
-        let finish = if finished {
-            match std::mem::replace(&mut state.end, End::Taken) {
-                End::Finished(finish) => Some(finish),
-                _ => None,
-            }
-        } else {
-            None
-        };
-        Some(Some(Ok(Step {
-            start,
-            tokens,
-            finish,
-            cached_tokens,
-            queued_us,
-            logprobs,
-            prompt_logprobs,
-        })))
     }
 }
 
@@ -237,6 +273,7 @@ impl Drop for StepStream {
         let open = {
             let mut state = self.shared.state.lock();
             state.closed = true;
+            state.reader = None;
             matches!(state.end, End::Open)
         };
         self.shared.dropped.notify_one();
@@ -265,19 +302,19 @@ mod tests {
         Step {
             start,
             tokens: tokens.to_vec(),
-            finish: None,
-            cached_tokens: None,
-            queued_us: None,
-            logprobs: None,
-            prompt_logprobs: None,
+            ..Step::default()
         }
     }
 
     #[tokio::test]
     async fn steps_merge_while_nobody_reads() {
         let (sender, mut stream) = channel();
-        sender.queued(90);
-        sender.push(&[1, 2], Some(7));
+        sender.deliver(News {
+            tokens: &[1, 2],
+            cached_tokens: Some(7),
+            queued_us: Some(90),
+            ..News::default()
+        });
         sender.push(&[3], None);
         assert_eq!(
             stream.next().await,
@@ -329,6 +366,23 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(read, Some(Ok(step(0, &[1]))));
+    }
+
+    #[test]
+    fn a_step_lends_its_memory_to_the_next_and_keeps_nothing() {
+        let (sender, mut stream) = channel();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut read = Step::default();
+        assert!(stream.poll_next(&mut cx, &mut read).is_pending());
+        sender.push(&[1, 2, 3], Some(4));
+        assert!(stream.poll_next(&mut cx, &mut read).is_ready());
+        let first = read.tokens.as_ptr();
+        sender.push(&[4], None);
+        assert!(stream.poll_next(&mut cx, &mut read).is_ready());
+        assert_eq!(read, step(3, &[4]));
+        sender.push(&[5], None);
+        assert!(stream.poll_next(&mut cx, &mut read).is_ready());
+        assert_eq!((&read, read.tokens.as_ptr()), (&step(4, &[5]), first));
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use octavo_engine::{EngineClient, EngineConfig, Generate, GenerateError};
 use octavo_transport::memory::{Network, network};
+use octavo_wire::Blob;
 use octavo_wire::frontend::{
     CoreMessage, EngineFault, EngineReady, FrontendMessage, Goodbye, RequestRejected, Stats,
 };
@@ -48,6 +49,39 @@ async fn nothing_is_taken_before_an_engine_is_ready() {
     until("ready", || client.ready()).await;
     assert_eq!(*client.info().unwrap(), info());
     assert!(client.submit(submission("a")).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_core_that_knows_the_key_is_the_engine() {
+    let (client, network) = start(|config| config.key = b"secret".to_vec());
+    let wrong = [None, Some(b"guess".to_vec()), Some(Vec::new())];
+    for (incarnation, proof) in (20..).zip(wrong) {
+        let mut stranger = Core::new(&network, incarnation, WINDOW);
+        stranger.hello.proof = proof.map(Blob);
+        let opened = tokio::time::timeout(Duration::from_secs(5), stranger.open()).await;
+        assert!(opened.is_err());
+    }
+    let mut core = Core::new(&network, 1, WINDOW);
+    core.hello.proof = Some(Blob(b"secret".to_vec()));
+    core.open().await;
+    core.send(EngineReady { info: info() }).await;
+    until("ready", || client.ready()).await;
+    // Who comes later without the key does not take its place.
+    let mut stranger = Core::new(&network, 9, WINDOW);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(5), stranger.open())
+            .await
+            .is_err()
+    );
+    core.acknowledge().await;
+    assert!(client.ready());
+    let mut stream = submit(&*client, "a");
+    let request = core.request().await;
+    core.deliver(&request, 0, &[4], Some("length")).await;
+    assert_eq!(
+        read_all(&mut stream).await,
+        Ok((vec![4], "length".to_owned()))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use octavo_render::Renderer;
 use octavo_render_http::{TextService, TextState, text_routes};
 use octavo_telemetry::Metrics;
 
+use crate::body_limits::BODY_LIMITS;
 use crate::generate::limits_of;
 use crate::project::shaped;
 use crate::responses::{self, ResponseStore, Responses};
@@ -109,7 +110,7 @@ impl App {
     pub fn into_router(self) -> Router {
         let metrics = Arc::clone(&self.metrics);
         let keys = Arc::clone(&self.keys);
-        let bodies = BodyReader::new(&self.settings);
+        let bodies = BodyReader::new(&self.settings).with_limits(BODY_LIMITS);
         let compute = Compute::new(self.settings.compute_threads);
         let text = Arc::new(TextState {
             service: self.text_service(),

@@ -6,6 +6,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use octavo_api::{ApiError, ChatDelta, FinishReason, ReasoningFields, StopReason, Usage};
 use octavo_edge::error_json;
+use octavo_telemetry::TraceParent;
 use serde::Serialize;
 
 use crate::logprobs::Shown;
@@ -13,6 +14,12 @@ use crate::route::Route;
 
 /// Ends an event.
 const CLOSE: &[u8] = b"}\n\n";
+
+/// Ends an event with new text and nothing else, behind the frame of the text.
+const PLAIN: &[u8] = b"\"logprobs\":null,\"finish_reason\":null}]}\n\n";
+
+/// Where a stream's buffer begins: a page holds the events of a few steps, after which it is used again.
+const BUFFER: usize = 4096;
 
 /// What is equal in all events of a stream, and in the response that is not streamed.
 #[derive(Debug, Clone)]
@@ -24,6 +31,8 @@ pub(crate) struct Identity {
     pub(crate) created: u64,
     /// As the client named it.
     pub(crate) model: String,
+    /// The caller's span, where it has one.
+    pub(crate) parent: Option<TraceParent>,
 }
 
 /// How the messages of a chat are written.
@@ -46,6 +55,10 @@ pub(crate) struct Ids<'a> {
 }
 
 impl Ids<'_> {
+    fn is_empty(&self) -> bool {
+        self.prompt.is_none() && self.tokens.is_empty() && self.logprobs.is_none()
+    }
+
     fn write(self, buffer: &mut BytesMut) {
         if let Some(prompt) = self.prompt {
             buffer.extend_from_slice(b"\"prompt_token_ids\":");
@@ -64,8 +77,10 @@ impl Ids<'_> {
 #[derive(Debug)]
 pub(crate) struct EventWriter {
     route: Route,
-    /// `data: {…,"choices":[`, without a usage.
+    /// `data: {…,"choices":[{"index":`, without a usage.
     head: Vec<u8>,
+    /// What stands before and behind the text where the first choice gains text and nothing else.
+    plain: (Vec<u8>, Vec<u8>),
     /// The same where the event has a usage.
     usage_head: Vec<u8>,
     buffer: BytesMut,
@@ -96,12 +111,14 @@ impl EventWriter {
         if null_usage {
             head.extend_from_slice(b"\"usage\":null,");
         }
-        head.extend_from_slice(b"\"choices\":[");
+        head.extend_from_slice(b"\"choices\":[{\"index\":");
+        let (open, close) = identity.route.text_frame();
         Self {
             route: identity.route,
+            plain: ([&head[..], b"0,", open].concat(), [close, PLAIN].concat()),
             head,
             usage_head,
-            buffer: BytesMut::new(),
+            buffer: BytesMut::with_capacity(BUFFER),
         }
     }
 
@@ -126,12 +143,19 @@ impl EventWriter {
 
     /// Writes new text.
     pub(crate) fn text(&mut self, index: u32, text: &str, ids: Ids<'_>) {
+        if index == 0 && ids.is_empty() {
+            let (before, behind) = &self.plain;
+            self.buffer.extend_from_slice(before);
+            write_text(&mut self.buffer, text);
+            self.buffer.extend_from_slice(behind);
+            return;
+        }
         let (open, close) = self.route.text_frame();
         self.choice(
             index,
             |buffer| {
                 buffer.extend_from_slice(open);
-                write_json(&mut buffer.writer(), text);
+                write_text(buffer, text);
                 buffer.extend_from_slice(close);
                 ids.write(buffer);
             },
@@ -201,6 +225,11 @@ impl EventWriter {
         self.buffer.is_empty()
     }
 
+    /// Bytes that were written since the last call of [`EventWriter::take`].
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
     fn choice(
         &mut self,
         index: u32,
@@ -210,7 +239,6 @@ impl EventWriter {
     ) {
         let buffer = &mut self.buffer;
         buffer.extend_from_slice(&self.head);
-        buffer.extend_from_slice(b"{\"index\":");
         write_json(&mut buffer.writer(), &index);
         buffer.put_u8(b',');
         fields(buffer);
@@ -220,6 +248,18 @@ impl EventWriter {
         write_json(&mut buffer.writer(), &reason);
         buffer.extend_from_slice(b"}]");
         buffer.extend_from_slice(CLOSE);
+    }
+}
+
+/// Writes a JSON string; most texts have nothing to escape.
+fn write_text(buffer: &mut BytesMut, text: &str) {
+    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if text.bytes().all(plain) {
+        buffer.put_u8(b'"');
+        buffer.extend_from_slice(text.as_bytes());
+        buffer.put_u8(b'"');
+    } else {
+        write_json(&mut buffer.writer(), text);
     }
 }
 
@@ -240,6 +280,7 @@ mod tests {
             id: "chatcmpl-\"1".to_owned(),
             created: 7,
             model: "m/\\".to_owned(),
+            parent: None,
         };
         EventWriter::new(&identity, null_usage)
     }
@@ -274,6 +315,25 @@ mod tests {
             ]
         );
         assert!(writer.is_empty());
+    }
+
+    #[test]
+    fn text_alone_is_written_as_everything_is_and_every_character_arrives() {
+        let all: String = (0..0x300).filter_map(char::from_u32).collect();
+        let texts = all.chars().map(String::from);
+        for text in texts.chain([String::new(), all.clone()]) {
+            for route in [Route::Chat, Route::Completion] {
+                let (mut short, mut long) = (writer(route, true), writer(route, true));
+                short.text(0, &text, Ids::default());
+                long.text(1, &text, Ids::default());
+                let (short, mut long) = (events(&mut short).remove(0), events(&mut long).remove(0));
+                long["choices"][0]["index"] = json!(0);
+                assert_eq!(short, long);
+                let choice = &short["choices"][0];
+                let said = choice.get("text").unwrap_or(&choice["delta"]["content"]);
+                assert_eq!(said, &json!(text));
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use octavo_api::{
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared, few_enough};
+use octavo_telemetry::Asked;
 use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
@@ -86,6 +87,7 @@ async fn handle(
         id: id.with_prefix(route.id_prefix()),
         created: unix_seconds(),
         model: ready.model,
+        parent: id.parent(),
     };
     let reasoning = ready.reasoning;
     let echo = ready.echo;
@@ -260,7 +262,8 @@ pub(crate) fn submit(
                 }),
             };
             let steps = app.generate.submit(submission).map_err(of_generate)?;
-            let metrics = app.metrics.request(name, arrival);
+            let mut metrics = app.metrics.request(name, arrival);
+            metrics.trace(identity.parent, asked(&prepared));
             if place.first {
                 metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
             }
@@ -278,6 +281,17 @@ pub(crate) fn submit(
         }
     }
     Ok(outputs)
+}
+
+/// What a trace tells of a request.
+fn asked(prepared: &Prepared) -> Asked {
+    let sampling = &prepared.sampling;
+    Asked {
+        n: prepared.n,
+        max_tokens: sampling.max_tokens,
+        temperature: sampling.temperature,
+        top_p: sampling.top_p,
+    }
 }
 
 /// What an answer shows besides text.

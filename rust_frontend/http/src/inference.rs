@@ -60,6 +60,7 @@ pub(crate) async fn generate(
             .unwrap_or_else(|| id.with_prefix("generate")),
         created: unix_seconds(),
         model: ready.model,
+        parent: id.parent(),
     };
     let order = Order {
         scheduling: ready.scheduling,

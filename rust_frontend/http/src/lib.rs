@@ -7,11 +7,14 @@
 //! and so the request is aborted.
 
 mod app;
+mod armed;
 mod blocks;
+mod body_limits;
 mod control;
 mod envelope;
 mod generate;
 mod inference;
+mod interrupt;
 mod live;
 mod logprobs;
 mod messages;
@@ -22,6 +25,7 @@ mod project;
 mod refusal;
 mod responses;
 mod route;
+mod silence;
 mod sse;
 mod start;
 mod status;

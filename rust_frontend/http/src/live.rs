@@ -52,7 +52,7 @@ pub(crate) async fn answer(
         Ok(Err(error)) => return Refusal(error).into_response(),
         Err(_) => live.projection.silence(output.paused()),
     }
-    live.output = (!ended).then_some(output);
+    live.output = (!ended).then(|| Box::new(output));
     let body = futures::stream::unfold(live, |mut live| async move {
         let bytes = live.next().await?;
         Some((Ok::<_, Infallible>(bytes), live))
@@ -66,7 +66,7 @@ struct Live<P> {
     projection: P,
     keep_alive: Duration,
     /// Dropped as soon as the last event is written.
-    output: Option<Output>,
+    output: Option<Box<Output>>,
 }
 
 impl<P: Projection> Live<P> {

@@ -1,23 +1,24 @@
 //! One request's answer as it comes: steps in, pieces of text out. Streams and whole answers are folds over it.
 
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use octavo_api::{ApiError, FinishReason, PromptLogprobs, StopReason, Usage};
 use octavo_edge::{TokenTicket, stopping};
 use octavo_engine::{Step, StepStream};
 use octavo_parser::Event;
-use octavo_render::{OutputText, Prepared, Renderer, prompt_logprobs};
+use octavo_render::{OutputText, Prepared, Renderer, Update, prompt_logprobs};
 use octavo_telemetry::{Outcome, RequestMetrics};
-use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::interrupt::{Interrupt, Interruption};
 use crate::logprobs::{Shown, Told};
 use crate::refusal::of_generate;
 
 /// What a step brought.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Piece {
     /// New text; may be empty.
     pub(crate) text: String,
@@ -31,6 +32,13 @@ pub(crate) struct Piece {
     pub(crate) prompt_logprobs: Option<PromptLogprobs>,
     /// Set in the last piece, and only there.
     pub(crate) end: Option<End>,
+}
+
+impl Piece {
+    /// Whether there is something besides events and the end.
+    pub(crate) fn shows_something(&self) -> bool {
+        !self.text.is_empty() || !self.tokens.is_empty() || self.logprobs.is_some()
+    }
 }
 
 /// How an answer ended.
@@ -97,7 +105,7 @@ pub(crate) struct Output {
     steps: StepStream,
     text: OutputText,
     metrics: RequestMetrics,
-    cut: CancellationToken,
+    interrupt: Interrupt,
     prompt_tokens: usize,
     place: Place,
     extras: Extras,
@@ -105,8 +113,9 @@ pub(crate) struct Output {
     begun: bool,
     /// The error that comes after the last text.
     failed: Option<ApiError>,
-    /// When the answer must be complete, and how long that was.
-    limit: Option<(Pin<Box<Sleep>>, Duration)>,
+    /// The step and the text that are worked on: their memory serves all of them.
+    step: Step,
+    update: Update,
     _ticket: Option<Arc<TokenTicket>>,
 }
 
@@ -124,14 +133,15 @@ impl Output {
             steps,
             text,
             metrics,
-            cut,
+            interrupt: Interrupt::new(cut),
             prompt_tokens,
             place,
             extras,
             cached_tokens: None,
             begun: false,
             failed: None,
-            limit: None,
+            step: Step::default(),
+            update: Update::default(),
             _ticket: None,
         }
     }
@@ -148,7 +158,7 @@ impl Output {
 
     /// Ends with an error what is not complete by then.
     pub(crate) fn within(mut self, limit: Option<Duration>) -> Self {
-        self.limit = limit.map(|limit| (Box::pin(sleep(limit)), limit));
+        self.interrupt.within(limit);
         self
     }
 
@@ -178,50 +188,59 @@ impl Output {
     /// # Errors
     /// The request failed, or the server ends.
     pub(crate) async fn next(&mut self) -> Result<Piece, ApiError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        let step = tokio::select! {
-            biased;
-            step = self.steps.next() => step,
-            () = self.cut.cancelled() => return Err(stopping()),
-            seconds = overdue(&mut self.limit) => {
-                self.metrics.finish(Outcome::Error);
-                return Err(ApiError::timed_out(seconds));
-            }
-        };
-        let result = match step {
-            Some(Ok(step)) => Ok(self.advance(&step)),
-            Some(Err(error)) => Err(of_generate(error)),
-            None => Err(ApiError::internal(
-                "The engine ended the request without a reason.",
-            )),
-        };
-        match &result {
-            Ok(Piece { end: Some(end), .. }) => self.metrics.finish(outcome(end.reason)),
-            Ok(_) => {}
-            Err(_) => self.metrics.finish(Outcome::Error),
-        }
-        result
+        let mut piece = Piece::default();
+        poll_fn(|cx| self.poll_next(cx, &mut piece)).await?;
+        Ok(piece)
     }
 
-    fn advance(&mut self, step: &Step) -> Piece {
-        self.count(step);
-        let update = self.text.advance(&step.tokens, step.finish.as_ref());
-        let mut end = update.end.map(|ended| End {
-            reason: ended.reason,
-            stop: ended.stop_reason,
-            usage: Usage::new(
-                self.prompt_tokens,
-                ended.completion_tokens,
-                self.cached_tokens,
-            )
-            .with_reasoning(ended.reasoning_tokens),
-        });
-        if end
-            .take_if(|end| end.reason == FinishReason::Error)
-            .is_some()
-        {
+    /// As [`Output::next`], into a piece whose memory is used again: what it held is gone.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: &mut Piece,
+    ) -> Poll<Result<(), ApiError>> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
+        }
+        let error = match self.steps.poll_next(cx, &mut self.step) {
+            Poll::Ready(Some(Ok(()))) => {
+                self.advance(piece);
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Some(Err(error))) => of_generate(error),
+            Poll::Ready(None) => {
+                ApiError::internal("The engine ended the request without a reason.")
+            }
+            Poll::Pending => match ready!(self.interrupt.poll(cx)) {
+                Interruption::Stopping => return Poll::Ready(Err(stopping())),
+                Interruption::Overdue(seconds) => ApiError::timed_out(seconds),
+            },
+        };
+        self.metrics.finish(Outcome::Error);
+        Poll::Ready(Err(error))
+    }
+
+    /// Makes a piece of the step that came.
+    fn advance(&mut self, piece: &mut Piece) {
+        let mut step = std::mem::take(&mut self.step);
+        self.count(&step);
+        self.text
+            .advance_into(&step.tokens, step.finish.as_ref(), &mut self.update);
+        std::mem::swap(&mut piece.text, &mut self.update.text);
+        std::mem::swap(&mut piece.events, &mut self.update.events);
+        piece.end = self.ended(&step);
+        self.add_extras(&step, piece);
+        (step.logprobs, step.prompt_logprobs) = (None, None);
+        self.step = step;
+        if let Some(end) = &piece.end {
+            self.metrics.finish(outcome(end.reason));
+        }
+    }
+
+    /// How the output has ended, if it has; the engine's failure is kept to be told after the last text.
+    fn ended(&mut self, step: &Step) -> Option<End> {
+        let ended = self.update.end.take()?;
+        if ended.reason == FinishReason::Error {
             let message = step
                 .finish
                 .as_ref()
@@ -231,36 +250,42 @@ impl Output {
                     "The engine failed on this request.".to_owned()
                 })));
             self.metrics.finish(Outcome::Error);
+            return None;
         }
-        let tokens = self
-            .extras
-            .ids
-            .as_mut()
-            .map(|ids| ids.take(&step.tokens, end.as_ref()))
-            .unwrap_or_default();
+        let usage = Usage::new(
+            self.prompt_tokens,
+            ended.completion_tokens,
+            self.cached_tokens,
+        );
+        Some(End {
+            reason: ended.reason,
+            stop: ended.stop_reason,
+            usage: usage.with_reasoning(ended.reasoning_tokens),
+        })
+    }
+
+    /// Adds what a piece has besides text, and counts its tokens.
+    fn add_extras(&mut self, step: &Step, piece: &mut Piece) {
+        piece.tokens.clear();
+        if let Some(ids) = &mut self.extras.ids {
+            piece.tokens = ids.take(&step.tokens, piece.end.as_ref());
+        }
         let echo = self.take_echo();
         // Behind a stop string nothing counts, as in the usage.
-        let delivered = end.as_ref().map_or(step.tokens.len() as u64, |end| {
+        let delivered = piece.end.as_ref().map_or(step.tokens.len() as u64, |end| {
             (end.usage.completion_tokens as u64).saturating_sub(self.metrics.generated())
         });
         if echo.as_ref().is_none_or(|echo| !echo.alone) {
             self.metrics.tokens(delivered);
         }
-        let mut piece = Piece {
-            text: update.text,
-            events: update.events,
-            tokens,
-            logprobs: None,
-            prompt_logprobs: self.prompt_logprobs(step),
-            end,
+        piece.prompt_logprobs = self.prompt_logprobs(step);
+        piece.logprobs = match &mut self.extras.told {
+            Some(told) => told.take(step, self.update.settled),
+            None => None,
         };
-        if let Some(told) = &mut self.extras.told {
-            piece.logprobs = told.take(step, update.settled);
-        }
         if let Some(echo) = echo {
-            self.put_before(&echo, step, &mut piece);
+            self.put_before(&echo, step, piece);
         }
-        piece
     }
 
     /// The prompt to put before the first piece; places in the output count from its beginning.
@@ -334,17 +359,6 @@ impl Output {
         if let Some(queued_us) = step.queued_us {
             self.metrics.queued(Duration::from_micros(queued_us));
         }
-    }
-}
-
-/// Waits until the time is over; says how many seconds it was.
-async fn overdue(limit: &mut Option<(Pin<Box<Sleep>>, Duration)>) -> f64 {
-    match limit {
-        Some((end, limit)) => {
-            end.await;
-            limit.as_secs_f64()
-        }
-        None => std::future::pending().await,
     }
 }
 

@@ -1,5 +1,8 @@
 //! The outputs of one request: `n` for each prompt, whose pieces come in any order.
 
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -7,12 +10,12 @@ use octavo_api::{ApiError, Usage};
 
 use crate::output::{Output, Piece};
 
-type Next = BoxFuture<'static, (Output, Result<Piece, ApiError>)>;
+type Next = BoxFuture<'static, (Box<Output>, Result<Piece, ApiError>)>;
 
 /// Running outputs. Dropping them aborts what has not ended.
 pub(crate) struct Outputs {
     /// The one output of most requests.
-    single: Option<Output>,
+    single: Option<Box<Output>>,
     many: FuturesUnordered<Next>,
     open: usize,
     usage: Total,
@@ -33,8 +36,8 @@ impl Outputs {
         let open = outputs.len();
         let single = if open == 1 { outputs.pop() } else { None };
         Self {
-            single,
-            many: outputs.into_iter().map(next).collect(),
+            single: single.map(Box::new),
+            many: outputs.into_iter().map(Box::new).map(next).collect(),
             open,
             usage: Total::default(),
         }
@@ -42,7 +45,12 @@ impl Outputs {
 
     /// Whether the engine is away and the request waits for it.
     pub(crate) fn paused(&self) -> bool {
-        self.single.as_ref().is_some_and(Output::paused)
+        self.single.as_ref().is_some_and(|output| output.paused())
+    }
+
+    /// Whether pieces of several outputs may be ready at a time.
+    pub(crate) fn several(&self) -> bool {
+        self.many.len() > 1
     }
 
     /// How many outputs have not ended.
@@ -61,35 +69,42 @@ impl Outputs {
         Usage::new(prompt, completion, cached).with_reasoning(reasoning)
     }
 
-    /// Waits for the next piece of any output; an output is dropped with its last piece. Cancel safe.
+    /// Waits for the next piece of any output, and says which; an output is dropped with its last piece. Cancel safe.
     ///
     /// # Errors
     /// An output failed, or the server ends. Then nothing more may be asked for.
-    pub(crate) async fn next(&mut self) -> Result<(u32, Piece), ApiError> {
-        let (index, first, piece) = if let Some(output) = self.single.as_mut() {
-            let piece = output.next().await?;
-            let (index, first) = (output.index(), output.is_first());
+    pub(crate) async fn next(&mut self, piece: &mut Piece) -> Result<u32, ApiError> {
+        poll_fn(|cx| self.poll_next(cx, piece)).await
+    }
+
+    /// As [`Outputs::next`]. What the piece held is gone.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: &mut Piece,
+    ) -> Poll<Result<u32, ApiError>> {
+        let (index, first) = if let Some(output) = self.single.as_mut() {
+            ready!(output.poll_next(cx, piece))?;
+            let place = (output.index(), output.is_first());
             if piece.end.is_some() {
                 self.single = None;
             }
-            (index, first, piece)
+            place
         } else {
-            let (output, piece) =
-                self.many.next().await.ok_or_else(|| {
-                    ApiError::internal("An output was waited for that has ended.")
-                })?;
-            let piece = piece?;
-            let (index, first) = (output.index(), output.is_first());
+            let (output, next_piece) = ready!(self.many.poll_next_unpin(cx))
+                .ok_or_else(|| ApiError::internal("An output was waited for that has ended."))?;
+            *piece = next_piece?;
+            let place = (output.index(), output.is_first());
             if piece.end.is_none() {
                 self.many.push(next(output));
             }
-            (index, first, piece)
+            place
         };
         if let Some(end) = &piece.end {
             self.open -= 1;
             self.usage.add(&end.usage, first);
         }
-        Ok((index, piece))
+        Poll::Ready(Ok(index))
     }
 }
 
@@ -112,7 +127,7 @@ impl Total {
     }
 }
 
-fn next(mut output: Output) -> Next {
+fn next(mut output: Box<Output>) -> Next {
     Box::pin(async move {
         let piece = output.next().await;
         (output, piece)

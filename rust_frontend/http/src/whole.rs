@@ -28,10 +28,11 @@ pub(crate) async fn answer(
     style: Style,
 ) -> Result<Response, ApiError> {
     let mut answers: Vec<Answer> = prompt_ids.into_iter().map(Answer::new).collect();
+    let mut piece = Piece::default();
     while outputs.open() > 0 {
-        let (index, piece) = outputs.next().await?;
+        let index = outputs.next(&mut piece).await?;
         if let Some(answer) = answers.get_mut(index as usize) {
-            answer.add(piece);
+            answer.add(&mut piece);
         }
     }
     let usage = outputs.usage();
@@ -63,20 +64,20 @@ impl Answer {
         }
     }
 
-    fn add(&mut self, piece: Piece) {
+    fn add(&mut self, piece: &mut Piece) {
         self.text.push_str(&piece.text);
         for event in &piece.events {
             self.said.get_or_insert_with(Message::default).add(event);
         }
         if let Some(tokens) = &mut self.tokens {
-            tokens.extend(piece.tokens);
+            tokens.extend_from_slice(&piece.tokens);
         }
-        match (&mut self.logprobs, piece.logprobs) {
+        match (&mut self.logprobs, piece.logprobs.take()) {
             (Some(all), Some(more)) => all.extend(more),
             (all, more) => *all = all.take().or(more),
         }
-        self.prompt_logprobs = self.prompt_logprobs.take().or(piece.prompt_logprobs);
-        self.end = self.end.take().or(piece.end);
+        self.prompt_logprobs = self.prompt_logprobs.take().or(piece.prompt_logprobs.take());
+        self.end = self.end.take().or(piece.end.take());
     }
 }
 

@@ -5,6 +5,7 @@
 mod support;
 
 use octavo_api::{ChatChunk, ChatCompletion, ChatLogprob};
+use octavo_engine::News;
 use octavo_wire::frontend::Logprobs;
 use octavo_wire::{Floats, Tokens};
 use serde_json::{Value, json};
@@ -41,8 +42,12 @@ async fn ask(
     let play = async {
         let call = server.script.call().await;
         for part in tokens.chunks(step) {
-            call.steps.push_logprobs(Some(rows(part, others)), None);
-            call.steps.push(part, Some(0));
+            call.steps.deliver(News {
+                tokens: part,
+                cached_tokens: Some(0),
+                logprobs: Some(rows(part, others)),
+                ..News::default()
+            });
             tokio::task::yield_now().await;
         }
         call.finish("stop");

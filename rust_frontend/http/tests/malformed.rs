@@ -158,6 +158,30 @@ fn bodies_beyond_the_limit_are_refused_however_they_come() {
 }
 
 #[test]
+fn routes_that_read_little_say_so() {
+    within(async {
+        let server = Server::start().await;
+        let body = vec![b' '; (1 << 20) + 1];
+        let mut client = server.connect().await;
+        client.post_bytes("/abort_requests", JSON, &body).await;
+        let error = client.reply().await.error(413, "body_too_large");
+        assert!(error["message"].as_str().unwrap().contains("1048576"));
+        let mut client = server.connect().await;
+        client.post_bytes(CHAT, JSON, &body).await;
+        client.reply().await.error(400, "invalid_json");
+        let small = Settings {
+            max_body_bytes: 1000,
+            ..Settings::default()
+        };
+        let server = Server::start_with(small, Duration::ZERO).await;
+        let mut client = server.connect().await;
+        client.post_bytes("/abort_requests", JSON, &body).await;
+        let error = client.reply().await.error(413, "body_too_large");
+        assert!(error["message"].as_str().unwrap().contains("1000 bytes"));
+    });
+}
+
+#[test]
 fn bodies_that_together_take_too_much_memory_are_put_off() {
     within(async {
         let settings = Settings {

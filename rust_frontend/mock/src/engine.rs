@@ -344,7 +344,7 @@ mod tests {
             .into_iter()
             .map(|delta| {
                 let reason = delta.finish.map(|finish| finish.reason);
-                (delta.id, delta.start, delta.tokens.0, reason)
+                (delta.id, delta.start, delta.tokens.to_vec(), reason)
             })
             .collect()
     }
@@ -372,7 +372,7 @@ mod tests {
         engine.add(stopped);
         engine.begin();
         let delta = engine.finish().remove(0);
-        assert_eq!(delta.tokens.0, [5, 6]);
+        assert_eq!(*delta.tokens, [5, 6]);
         let finish = delta.finish.unwrap();
         assert_eq!(
             (finish.reason.as_str(), finish.stop_token),

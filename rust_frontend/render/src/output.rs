@@ -25,6 +25,16 @@ pub struct Update {
     pub settled: usize,
 }
 
+impl Update {
+    /// Empties it; its memory stays.
+    fn clear(&mut self) {
+        self.text.clear();
+        self.events.clear();
+        self.end = None;
+        self.settled = 0;
+    }
+}
+
 /// How an output ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
@@ -94,23 +104,29 @@ impl OutputText {
     /// caller drops its stream, which aborts the request in the engine. After the end all calls return nothing.
     pub fn advance(&mut self, ids: &[i32], finish: Option<&Finish>) -> Update {
         let mut update = Update::default();
+        self.advance_into(ids, finish, &mut update);
+        update
+    }
+
+    /// As [`OutputText::advance`], into an update whose memory is used again: what it held is gone.
+    pub fn advance_into(&mut self, ids: &[i32], finish: Option<&Finish>, update: &mut Update) {
+        update.clear();
         if self.ended {
-            return update;
+            return;
         }
         for &id in ids {
             if self.ended {
                 break;
             }
-            self.token(id, &mut update);
+            self.token(id, update);
         }
         if let Some(finish) = finish.filter(|_| !self.ended) {
-            self.finish(finish, &mut update);
+            self.finish(finish, update);
         }
         if let Some(feed) = self.feed.as_mut().filter(|_| !self.ended) {
             feed.poll(&mut update.events);
         }
-        self.settle(&mut update);
-        update
+        self.settle(update);
     }
 
     /// Says how many tokens are whole.
@@ -159,6 +175,14 @@ impl OutputText {
     }
 
     fn show(&mut self, id: u32, update: &mut Update) {
+        if self.feed.is_none() && self.scanner.is_idle() {
+            // Nothing looks at the text: it goes out as it is.
+            let before = update.text.len();
+            self.decoder.push(&[id], &mut update.text);
+            self.decoded += update.text.len() - before;
+            self.released = self.decoded;
+            return;
+        }
         if let Some(marker) = self.feed.as_ref().and_then(|feed| feed.marker(id)) {
             self.mark(&marker, update);
         } else {

@@ -27,6 +27,11 @@ impl StopScanner {
         }
     }
 
+    /// Whether there is nothing to look for.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
     /// Takes new text and appends to `out` what is certain. Returns the stop string that ended: the one that ended first,
     /// the longest of those that ended together. Its text, and what follows, is not given out.
     pub(crate) fn push(&mut self, text: &str, out: &mut String) -> Option<String> {

@@ -7,6 +7,7 @@ use octavo_edge::Failure;
 use serde::Deserialize;
 
 use crate::edge_config::EdgeConfig;
+use crate::otlp;
 
 /// The file's fields. Unknown ones are refused: a setting that does nothing would be worse.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -18,6 +19,9 @@ pub(crate) struct Config {
     pub(crate) engine_endpoint: String,
     /// tokenizer.json, `tokenizer_config.json`, `generation_config.json`, config.json, the chat template.
     pub(crate) tokenizer_dir: PathBuf,
+    /// What the engine must show, in hexadecimal; empty: whoever connects is taken for it.
+    #[serde(default)]
+    pub(crate) link_key: String,
     /// At least one; the first is the main name.
     pub(crate) served_model_names: Vec<String>,
     /// Of the generator that requests without a seed draw theirs from; `None`: the system's randomness.
@@ -71,6 +75,9 @@ pub(crate) struct Config {
     /// Older ones are gone.
     #[serde(default = "default_store_age")]
     pub(crate) response_store_max_age_s: f64,
+    /// The OTLP/HTTP address of a collector of traces; `None`: there are none.
+    #[serde(default)]
+    pub(crate) otlp_traces_endpoint: Option<String>,
     /// TLS, limits and time-outs.
     #[serde(default)]
     pub(crate) edge: EdgeConfig,
@@ -145,11 +152,15 @@ impl Config {
                 octavo_telemetry::LEVELS.join(", ")
             ));
         }
+        self.link_key()?;
         self.replay_timeout()?;
         self.shutdown_timeout()?;
         self.response_store_max_age()?;
         self.edge.settings(1)?;
         self.edge.tls_files()?;
+        if let Some(endpoint) = &self.otlp_traces_endpoint {
+            otlp::check(endpoint)?;
+        }
         Ok(())
     }
 
@@ -167,8 +178,17 @@ impl Config {
             "asks_for_keys": !self.api_keys.is_empty() || self.api_key_file.is_some(),
             "trust_request_chat_template": self.trust_request_chat_template,
             "log_level": self.log_level,
+            "traces": self.otlp_traces_endpoint.is_some(),
             "edge": self.edge,
         })
+    }
+
+    pub(crate) fn link_key(&self) -> Result<Vec<u8>, String> {
+        let (pairs, rest) = self.link_key.as_bytes().as_chunks::<2>();
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let key: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+        key.filter(|_| rest.is_empty())
+            .ok_or_else(|| "link_key is not hexadecimal".to_owned())
     }
 
     pub(crate) fn replay_timeout(&self) -> Result<Duration, String> {

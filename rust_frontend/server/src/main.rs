@@ -4,6 +4,8 @@ mod args;
 mod config;
 mod edge_config;
 mod events;
+mod otlp;
+mod otlp_client;
 mod process;
 mod run;
 

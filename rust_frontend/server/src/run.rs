@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::events::{beat, report, report_trials};
+use crate::otlp::Otlp;
 use crate::process::{self, Inherited};
 
 /// Serves until a signal comes.
@@ -30,10 +31,13 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         .edge
         .settings(compute_threads)
         .map_err(Failure::Config)?;
+    let main_name = &config.served_model_names[0];
+    let traces = traces(config, main_name)?;
+    let sink = traces.clone().map(|traces| traces as Arc<_>);
     let app = App {
         generate: Arc::clone(&client) as Arc<_>,
         renderer: Arc::new(renderer),
-        metrics: Arc::new(Metrics::new(&config.served_model_names[0])),
+        metrics: Arc::new(Metrics::new(main_name).with_traces(sink)),
         model_names: config.served_model_names.clone(),
         priorities: config.scheduling_policy == "priority",
         responses: store(config)?,
@@ -54,8 +58,19 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
     let served = serve(listener, app.into_router(), &settings, &shutdown, patience).await;
     // What still runs was told to end; the engine must know before this process goes.
     client.shutdown(Duration::ZERO).await;
+    if let Some(traces) = traces {
+        // It waits for its thread; if that panics, nothing is left to send.
+        let _ = tokio::task::spawn_blocking(move || traces.finish()).await;
+    }
     tracing::info!("stopped");
     served.map_err(|error| Failure::other(format!("cannot accept connections: {error}")))
+}
+
+/// Where traces go; `None`: nowhere.
+fn traces(config: &Config, model: &str) -> Result<Option<Arc<Otlp>>, Failure> {
+    let endpoint = config.otlp_traces_endpoint.as_deref();
+    let started = endpoint.map(|endpoint| Otlp::start(endpoint, model));
+    started.transpose().map_err(Failure::Config)
 }
 
 /// Opens the store of responses; `None`: none are kept.
@@ -143,6 +158,7 @@ fn load(config: &Config) -> Result<Renderer, Failure> {
 /// Opens the socket that engine cores connect to.
 async fn connect(config: &Config) -> Result<Arc<EngineClient>, Failure> {
     let engine = EngineConfig {
+        key: config.link_key().map_err(Failure::Config)?,
         max_open_requests: config.max_open_requests,
         replay_timeout: config.replay_timeout().map_err(Failure::Config)?,
         ..EngineConfig::new(&config.engine_endpoint)

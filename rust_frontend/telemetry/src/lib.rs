@@ -5,8 +5,10 @@ mod latest;
 mod log;
 mod metrics;
 mod request;
+mod trace;
 
 pub use engine::EngineView;
 pub use log::{LEVELS, LogError, setup};
 pub use metrics::{CONTENT_TYPE, Metrics};
 pub use request::{Outcome, RequestMetrics};
+pub use trace::{Asked, TraceParent, TraceSink, Traced};

@@ -3,6 +3,7 @@
 //! Engine figures are those of the engine's latest `Stats` and are taken over at each scrape; request figures are
 //! counted here, from what clients were sent. Handles are resolved once per request, never per token.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use crate::engine::{EngineMetrics, EngineView};
 use crate::request::RequestMetrics;
+use crate::trace::TraceSink;
 
 /// The `Content-Type` of what `Metrics::encode` returns.
 pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
@@ -63,6 +65,8 @@ pub struct Metrics {
     lag: Gauge<f64, AtomicU64>,
     open_tokens: Gauge,
     request: RequestHandles,
+    /// Where traces go, if anywhere.
+    traces: Option<Arc<dyn TraceSink>>,
 }
 
 /// What one request observes.
@@ -123,7 +127,15 @@ impl Metrics {
             lag,
             open_tokens,
             request,
+            traces: None,
         }
+    }
+
+    /// Tells a sink of each request, too.
+    #[must_use]
+    pub fn with_traces(mut self, sink: Option<Arc<dyn TraceSink>>) -> Self {
+        self.traces = sink;
+        self
     }
 
     /// Makes the metrics of a server that has no engine: its HTTP responses.
@@ -144,13 +156,14 @@ impl Metrics {
             lag: Gauge::default(),
             open_tokens: Gauge::default(),
             request: RequestHandles::register(&mut Registry::default()),
+            traces: None,
         }
     }
 
     /// Follows one request, which arrived at `arrival`; `name` is for the log's line at its end. Dropped without an outcome it counts as "abort".
     #[must_use]
     pub fn request(&self, name: String, arrival: Instant) -> RequestMetrics {
-        RequestMetrics::new(self.request.clone(), name, arrival)
+        RequestMetrics::new(self.request.clone(), name, arrival, self.traces.clone())
     }
 
     /// Counts one HTTP response. `handler` must be a route, not a path that the client chose.

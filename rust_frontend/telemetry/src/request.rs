@@ -1,8 +1,10 @@
 //! What one request adds to the metrics.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::metrics::{FinishLabels, RequestHandles, SourceLabels};
+use crate::trace::{Asked, Life, Trace, TraceParent, TraceSink};
 
 /// Why a request ended, as the label `finished_reason` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +22,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn label(self) -> &'static str {
+    /// The name of the label.
+    #[must_use]
+    pub fn label(self) -> &'static str {
         match self {
             Self::Stop => "stop",
             Self::Repetition => "repetition",
@@ -39,14 +43,21 @@ pub struct RequestMetrics {
     arrival: Instant,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
-    queued: Duration,
+    queued: Option<Duration>,
     prompt: u64,
     generated: u64,
     outcome: Option<Outcome>,
+    traces: Option<Arc<dyn TraceSink>>,
+    trace: Option<Box<Trace>>,
 }
 
 impl RequestMetrics {
-    pub(crate) fn new(handles: RequestHandles, name: String, arrival: Instant) -> Self {
+    pub(crate) fn new(
+        handles: RequestHandles,
+        name: String,
+        arrival: Instant,
+        traces: Option<Arc<dyn TraceSink>>,
+    ) -> Self {
         handles.open.inc();
         Self {
             handles,
@@ -54,11 +65,19 @@ impl RequestMetrics {
             arrival,
             first_token: None,
             last_token: None,
-            queued: Duration::ZERO,
+            queued: None,
             prompt: 0,
             generated: 0,
             outcome: None,
+            traces,
+            trace: None,
         }
+    }
+
+    /// Follows the request in its caller's trace, where traces go anywhere.
+    pub fn trace(&mut self, parent: Option<TraceParent>, asked: Asked) {
+        let sink = self.traces.as_ref();
+        self.trace = sink.map(|sink| Box::new(Trace::new(sink, parent, asked)));
     }
 
     /// Records that the engine began to answer a prompt of so many tokens.
@@ -92,7 +111,7 @@ impl RequestMetrics {
 
     /// Records how long the request waited in the engine before it ran.
     pub fn queued(&mut self, waited: Duration) {
-        self.queued = waited;
+        self.queued = Some(waited);
     }
 
     /// Tokens recorded so far.
@@ -148,6 +167,17 @@ impl RequestMetrics {
         if matches!(outcome, Outcome::Stop | Outcome::Length) {
             self.observe_phases();
         }
+        if let Some(trace) = self.trace.take() {
+            trace.tell(&Life {
+                name: &self.name,
+                arrival: self.arrival,
+                queued: self.queued,
+                first_token: self.first_token,
+                prompt_tokens: self.prompt,
+                generated_tokens: self.generated,
+                outcome,
+            });
+        }
     }
 
     /// Observes the times of a request that came to its end; queue, prefill and decode add up to the whole.
@@ -155,7 +185,7 @@ impl RequestMetrics {
         let now = Instant::now();
         let whole = now.duration_since(self.arrival);
         let first = self.first_token.unwrap_or(now).duration_since(self.arrival);
-        let queue = self.queued.min(first);
+        let queue = self.queued.unwrap_or_default().min(first);
         let decode = whole.saturating_sub(first);
         let handles = &self.handles;
         for (histogram, time) in [

@@ -20,15 +20,21 @@ const MAX_PENDING: usize = 3;
 #[derive(Debug, Clone)]
 pub struct IncrementalDecoder {
     pieces: Arc<Pieces>,
+    tail: Tail,
+    /// Whether a visible token came.
+    started: bool,
+    /// Whether special tokens are part of the text.
+    special: bool,
+}
+
+/// The end of the text so far: what later bytes may change.
+#[derive(Debug, Clone)]
+struct Tail {
     /// Bytes of an unfinished character, of which `held` count.
     pending: [u8; MAX_PENDING],
     held: usize,
-    /// Whether a visible token came.
-    started: bool,
-    /// How many leading characters may still be stripped.
-    strip: usize,
-    /// Whether special tokens are part of the text.
-    special: bool,
+    /// The letter that may still be stripped from the front, and how often.
+    strip: Option<(char, usize)>,
 }
 
 impl IncrementalDecoder {
@@ -36,15 +42,18 @@ impl IncrementalDecoder {
     /// given out whole. Without a context the text begins here, which matters to decoders that drop a leading space.
     pub(crate) fn new(pieces: Arc<Pieces>, context: &[u32]) -> Self {
         let strip = match pieces.plan() {
-            Plan::Chain(chain) => chain.strip.map_or(0, |(_, count)| count),
-            _ => 0,
+            Plan::Chain(chain) => chain.strip,
+            _ => None,
+        };
+        let tail = Tail {
+            pending: [0; MAX_PENDING],
+            held: 0,
+            strip,
         };
         let mut decoder = Self {
             pieces,
-            pending: [0; MAX_PENDING],
-            held: 0,
+            tail,
             started: false,
-            strip,
             special: false,
         };
         decoder.push(context, &mut String::new());
@@ -60,7 +69,7 @@ impl IncrementalDecoder {
 
     /// Appends the text that `ids` make certain.
     pub fn push(&mut self, ids: &[u32], out: &mut String) {
-        let pieces = Arc::clone(&self.pieces);
+        let (pieces, tail) = (&*self.pieces, &mut self.tail);
         for &id in ids {
             let piece = if self.special {
                 pieces.any(id)
@@ -73,13 +82,13 @@ impl IncrementalDecoder {
             let first = !self.started;
             self.started = true;
             match pieces.plan() {
-                Plan::ByteLevel => self.bytes(piece.bytes, |_| 1, out),
-                Plan::Chain(_) if piece.byte => self.bytes(piece.bytes, |wrong| wrong, out),
+                Plan::ByteLevel => tail.bytes(piece.bytes, |_| 1, out),
+                Plan::Chain(_) if piece.byte => tail.bytes(piece.bytes, |wrong| wrong, out),
                 Plan::Chain(_) => {
-                    self.flush(self.held, out);
-                    self.text(piece.bytes, out);
+                    tail.flush(tail.held, out);
+                    tail.text(piece.bytes, out);
                 }
-                Plan::Metaspace { .. } | Plan::WordPiece { .. } => self.text(
+                Plan::Metaspace { .. } | Plan::WordPiece { .. } => tail.text(
                     if first {
                         pieces.first(id, piece)
                     } else {
@@ -91,7 +100,7 @@ impl IncrementalDecoder {
                     if !first {
                         out.push(' ');
                     }
-                    self.text(piece.bytes, out);
+                    tail.text(piece.bytes, out);
                 }
             }
         }
@@ -102,16 +111,18 @@ impl IncrementalDecoder {
         let marks = if matches!(self.pieces.plan(), Plan::ByteLevel) {
             1
         } else {
-            self.held
+            self.tail.held
         };
-        self.flush(marks, out);
+        self.tail.flush(marks, out);
     }
 
     /// Bytes held back.
     pub fn pending(&self) -> usize {
-        self.held
+        self.tail.held
     }
+}
 
+impl Tail {
     /// Appends whole text.
     fn text(&mut self, bytes: &[u8], out: &mut String) {
         match std::str::from_utf8(bytes) {
@@ -123,6 +134,11 @@ impl IncrementalDecoder {
     /// Appends bytes of which characters may begin or end in other tokens. `marks` says how many U+FFFD stand for so
     /// many wrong bytes.
     fn bytes(&mut self, bytes: &[u8], marks: fn(usize) -> usize, out: &mut String) {
+        if self.held == 0
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            return self.emit(text, out); // nearly all tokens
+        }
         let mut rest = bytes;
         // What was held back takes bytes until it is a character, or certainly none.
         while self.held > 0
@@ -178,18 +194,15 @@ impl IncrementalDecoder {
     /// Appends text, less what is stripped from the front of it all.
     fn emit(&mut self, text: &str, out: &mut String) {
         let mut rest = text;
-        if self.strip > 0
-            && let Plan::Chain(chain) = self.pieces.plan()
-            && let Some((letter, _)) = chain.strip
-        {
-            while self.strip > 0
-                && let Some(shorter) = rest.strip_prefix(letter)
+        if let Some((letter, left)) = &mut self.strip {
+            while *left > 0
+                && let Some(shorter) = rest.strip_prefix(*letter)
             {
                 rest = shorter;
-                self.strip -= 1;
+                *left -= 1;
             }
-            if !rest.is_empty() {
-                self.strip = 0;
+            if *left == 0 || !rest.is_empty() {
+                self.strip = None;
             }
         }
         out.push_str(rest);

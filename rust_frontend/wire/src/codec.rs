@@ -177,6 +177,24 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Takes an integer that is not negative.
+    ///
+    /// # Errors
+    /// If something else comes; `OutOfRange` for a negative one.
+    pub fn unsigned(&mut self) -> Result<u64, DecodeError> {
+        match Marker::from_u8(self.peek()?) {
+            Marker::FixPos(value) => {
+                self.take(1)?;
+                Ok(u64::from(value))
+            }
+            Marker::U64 => {
+                self.take(1)?;
+                self.be::<8>()
+            }
+            _ => u64::try_from(self.integer()?).map_err(|_| DecodeError::OutOfRange),
+        }
+    }
+
     /// Takes a float; an integer counts as one, as in msgspec.
     ///
     /// # Errors

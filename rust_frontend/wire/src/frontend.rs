@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::record::{end, messages, records};
 pub use crate::stats::{Histogram, StepStats};
-use crate::{Blob, DecodeError, Floats, Reader, Tokens, Wire, Writer};
+use crate::{Blob, DecodeError, FewTokens, Floats, Reader, Tokens, Wire, Writer};
 
 records! {
     /// Precedes every body. Sequence numbers count within one session, a pair of incarnations.
@@ -39,7 +39,7 @@ records! {
         rank: u32,
         /// Process id.
         pid: u32,
-        /// Of the shared key, on tcp only.
+        /// The key that frontend and engine were given.
         proof: Option<Blob> = None,
     }
 
@@ -253,7 +253,7 @@ records! {
         /// Index, among all emitted tokens, of the first token here.
         start: u64,
         /// New token ids.
-        tokens: Tokens,
+        tokens: FewTokens,
         /// In the last delta.
         finish: Option<Finish> = None,
         /// Prompt tokens found in the prefix cache; in the first delta of an attempt.
@@ -443,7 +443,7 @@ impl Delta {
             id,
             attempt,
             start,
-            tokens: Tokens(tokens),
+            tokens: tokens.into(),
             finish: None,
             cached_tokens: None,
             logprobs: None,

@@ -15,7 +15,7 @@ mod types;
 pub use codec::{Reader, Writer};
 pub use error::DecodeError;
 pub use record::{Message, Record};
-pub use types::{Blob, Floats, Tokens, Wire};
+pub use types::{Blob, FewTokens, Floats, Tokens, Wire};
 
 /// Of the wire between frontend and core. Raised only when an old peer could not understand a new one.
 pub const PROTOCOL: u32 = 1;

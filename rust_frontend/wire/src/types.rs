@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
+use smallvec::SmallVec;
+
 use crate::{DecodeError, Reader, Writer};
 
 /// A type that a field may have.
@@ -20,6 +22,10 @@ pub trait Wire: Sized {
 /// Token ids, packed as little-endian int32.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens(pub Vec<i32>);
+
+/// Token ids as [`Tokens`], of which there are few: up to four need no allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FewTokens(SmallVec<[i32; 4]>);
 
 /// Raw bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,21 +55,53 @@ impl From<Vec<i32>> for Tokens {
     }
 }
 
+impl Deref for FewTokens {
+    type Target = [i32];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl From<Vec<i32>> for FewTokens {
+    fn from(ids: Vec<i32>) -> Self {
+        Self(SmallVec::from_vec(ids))
+    }
+}
+
+fn write_ids(ids: &[i32], out: &mut Writer<'_>) {
+    out.bin(4 * ids.len());
+    for id in ids {
+        out.raw(&id.to_le_bytes());
+    }
+}
+
+fn read_ids<T: FromIterator<i32>>(input: &mut Reader<'_>) -> Result<T, DecodeError> {
+    let bytes = input.bin()?;
+    let (ids, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(DecodeError::Tokens(bytes.len()));
+    }
+    Ok(ids.iter().map(|id| i32::from_le_bytes(*id)).collect())
+}
+
 impl Wire for Tokens {
     fn write(&self, out: &mut Writer<'_>) {
-        out.bin(4 * self.0.len());
-        for id in &self.0 {
-            out.raw(&id.to_le_bytes());
-        }
+        write_ids(&self.0, out);
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let bytes = input.bin()?;
-        let (ids, rest) = bytes.as_chunks::<4>();
-        if !rest.is_empty() {
-            return Err(DecodeError::Tokens(bytes.len()));
-        }
-        Ok(Self(ids.iter().map(|id| i32::from_le_bytes(*id)).collect()))
+        read_ids(input).map(Self)
+    }
+}
+
+impl Wire for FewTokens {
+    fn write(&self, out: &mut Writer<'_>) {
+        write_ids(&self.0, out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        read_ids(input).map(Self)
     }
 }
 
@@ -102,20 +140,20 @@ impl Wire for Blob {
 }
 
 macro_rules! integers {
-    ($($type:ty => $method:ident),*) => {$(
+    ($($type:ty => $method:ident from $read:ident),*) => {$(
         impl Wire for $type {
             fn write(&self, out: &mut Writer<'_>) {
                 out.$method((*self).into());
             }
 
             fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                <$type>::try_from(input.integer()?).map_err(|_| DecodeError::OutOfRange)
+                <$type>::try_from(input.$read()?).map_err(|_| DecodeError::OutOfRange)
             }
         }
     )*};
 }
 
-integers!(u32 => uint, u64 => uint, i32 => int, i64 => int);
+integers!(u32 => uint from unsigned, u64 => uint from unsigned, i32 => int from integer, i64 => int from integer);
 
 impl Wire for bool {
     fn write(&self, out: &mut Writer<'_>) {

@@ -44,6 +44,7 @@ pub(crate) async fn create(
         id: format!("msg_{}", id.as_str()),
         created: unix_seconds(),
         model,
+        parent: id.parent(),
     };
     let prompt_tokens = prepared.prompt.len();
     let (stream, shown) = (chat.stream, chat.reasoning.include);

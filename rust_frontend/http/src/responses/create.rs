@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use octavo_api::{ApiError, ResponseObject, ResponsesRequest, id_prefix};
-use octavo_edge::{Caller, Refusal, unix_seconds};
+use octavo_edge::{Caller, Refusal, RequestId, unix_seconds};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -25,6 +25,7 @@ use crate::warning::warn;
 
 pub(crate) async fn create(
     State(state): State<Arc<AppState>>,
+    Extension(id): Extension<RequestId>,
     caller: Option<Extension<Caller>>,
     request: Request,
 ) -> Result<Response, Refusal> {
@@ -48,6 +49,7 @@ pub(crate) async fn create(
         id: request.object.id.clone(),
         created: request.object.created_at,
         model: request.object.model.clone(),
+        parent: id.parent(),
     };
     let (stream, shown) = (request.chat.stream, request.chat.reasoning.include);
     let told = stream || request.object.background;

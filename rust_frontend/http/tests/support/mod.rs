@@ -40,13 +40,18 @@ pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs a test, with a time limit.
 pub fn within<T>(test: impl Future<Output = T>) -> T {
+    within_time(LIMIT, test)
+}
+
+/// Runs a test, with a time limit of its own.
+pub fn within_time<T>(limit: Duration, test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        tokio::time::timeout(LIMIT, test)
+        tokio::time::timeout(limit, test)
             .await
             .expect("the test hangs")
     })
