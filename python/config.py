@@ -40,6 +40,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     link_key: str = ""  # hexadecimal; shows the frontend that this is its engine
     tokenizer_dir: str = ""  # as in FrontendConfig; for grammars
     rank: int = 0  # data-parallel rank
+    data_parallel_size: int = 1
     dtype: str = "bfloat16"
     device: str = "cpu"
     load_format: str = "auto"
@@ -74,7 +75,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """What the Rust frontend is told (frontend.json in the run folder)."""
 
     listen_fd: int
-    engine_endpoint: str  # "ipc:///…/frontend.sock"
+    engine_endpoints: list[str]  # "ipc:///…/frontend.sock", by data-parallel rank
     tokenizer_dir: str  # tokenizer.json, tokenizer_config.json, generation_config.json, the chat template
     served_model_names: list[str]
     link_key: str = ""  # as in EngineConfig; empty: whoever connects is taken for the engine
@@ -204,6 +205,21 @@ class ServeConfig(EdgeSettings):
         "Server",
         "file with lines of ROLE[,ROLE] KEY, read again when it changes; roles: inference, render, metrics, admin, all",
         "FILE|none",
+    )
+    data_parallel_size: int = setting(
+        1,
+        count(1, 64),
+        "Server",
+        "engine cores behind the frontend, each with a copy of the model and its own cache; requests go where their "
+        "prefix is and least waits",
+    )
+    data_parallel_multi_port_external_lb: bool = switched(
+        False,
+        "Server",
+        "start --data-parallel-size complete servers, on ports from --port on, for a load balancer before them",
+    )
+    data_parallel_supervisor_port: int = setting(
+        9256, count(1, 65535), "Server", "port that then tells by /ready whether all of them are ready"
     )
     max_open_requests: int = setting(1024, count(1), "Server", "requests held at once; more are answered with 429")
     response_store: str | None = setting(

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from octavo.errors import ConfigError
 
-__all__ = ["Gpu", "choose_device", "chunk_align", "default_batched_tokens", "torch_has_cuda", "visible_gpus"]
+__all__ = [
+    "Gpu",
+    "choose_device",
+    "choose_threads",
+    "chunk_align",
+    "default_batched_tokens",
+    "torch_has_cuda",
+    "visible_gpus",
+]
 
 #: Tokens of a step by device. On a CPU a step is bound by arithmetic early; a large GPU takes a prompt of 16k at once.
 _CPU_TOKENS, _GPU_TOKENS, _LARGE_GPU_TOKENS = 2048, 8192, 16384
@@ -122,3 +130,17 @@ def chunk_align(device: str, batched_tokens: int) -> int:
     1 where steps of `batched_tokens` tokens are too small for it to matter.
     """
     return _GPU_CHUNK if device != "cpu" and batched_tokens >= _GPU_TOKENS else 1
+
+
+def choose_threads(asked: int, ranks: int, cpus: int | None = None) -> int:
+    """Return `asked`, or if it is 0 this rank's share of the CPUs that this process may use, but one.
+
+    The one is for the frontend, the core and the system: where OpenMP's threads compete with other processes for their
+    CPUs, every parallel region waits for the thread that has none (measured: 2 threads on 2 shared cores decode less
+    than half as fast as 1).
+    """
+    if asked:
+        return asked
+    if cpus is None:
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, (cpus - 1) // ranks)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from octavo.config import EngineConfig
-from octavo.devices import choose_device, chunk_align, default_batched_tokens, torch_has_cuda, visible_gpus
+from octavo.devices import (
+    choose_device,
+    choose_threads,
+    chunk_align,
+    default_batched_tokens,
+    torch_has_cuda,
+    visible_gpus,
+)
 from octavo.errors import ConfigError
 from octavo.memory import available_bytes
 from octavo.modelfiles import locate, resolve
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from octavo.config import KvEventsConfig, ServeConfig
     from octavo.modelfiles import ModelFiles
 
-__all__ = ["RESTART_WINDOW_S", "engine_config", "model_files"]
+__all__ = ["RESTART_WINDOW_S", "core_folder", "engine_config", "model_files"]
 
 #: Restarts within it count against `max_restarts`.
 RESTART_WINDOW_S = 600.0
@@ -33,16 +40,17 @@ def model_files(config: ServeConfig) -> ModelFiles:
 
 
 def engine_config(
-    config: ServeConfig, files: ModelFiles, folder: Path, endpoint: str = "", weight_store: str = ""
+    config: ServeConfig, files: ModelFiles, folder: Path, endpoint: str = "", weight_store: str = "", rank: int = 0
 ) -> EngineConfig:
-    """Return the configuration of an engine core for a model.
+    """Return the configuration of an engine core for a model, of that data-parallel rank.
 
     `folder` is the run folder, `endpoint` where a frontend listens: empty for one in the same process. `weight_store`:
     the folder of this server alone for copies of updated weights; empty: none are kept.
     Raises ConfigError for a context beyond the model's, and for a device that is not there.
     """
     gpus = () if config.device == "cpu" else visible_gpus()
-    device = choose_device(config.device, config.tensor_parallel_size, gpus, bool(gpus) and torch_has_cuda())
+    workers = config.tensor_parallel_size * config.data_parallel_size
+    device = choose_device(config.device, workers, gpus, bool(gpus) and torch_has_cuda())
     if config.max_model_len is not None and config.max_model_len > files.context_len:
         raise ConfigError(
             f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
@@ -54,8 +62,10 @@ def engine_config(
         model=str(files.path),
         model_name=config.names[0],
         model_context_len=files.context_len,
-        run_dir=str(folder),
+        run_dir=str(core_folder(folder, config, rank)),
         frontend_endpoint=endpoint,
+        rank=rank,
+        data_parallel_size=config.data_parallel_size,
         tokenizer_dir=str(folder / "tokenizer"),
         dtype="bfloat16" if config.dtype == "auto" else config.dtype,
         load_format=config.load_format,
@@ -70,7 +80,7 @@ def engine_config(
         max_long_partial_prefills=config.max_long_partial_prefills,
         max_num_waiting=config.max_num_waiting,
         plans_in_flight=config.plans_in_flight,
-        kv_events=_kv_events(config),
+        kv_events=_kv_events(config, rank),
         block_size=config.block_size,
         logprobs_mode=config.logprobs_mode,
         enable_prefix_caching=config.enable_prefix_caching,
@@ -79,7 +89,7 @@ def engine_config(
         gpu_memory_utilization=config.gpu_memory_utilization,
         graph_sizes=() if config.enforce_eager else tuple(sorted(set(config.cuda_graph_sizes))) or None,
         tensor_parallel_size=config.tensor_parallel_size,
-        threads=config.threads,
+        threads=config.threads or choose_threads(0, workers),
         worker_timeout_s=config.worker_timeout,
         max_restarts=config.max_restarts,
         restart_window_s=RESTART_WINDOW_S,
@@ -88,14 +98,30 @@ def engine_config(
     )
 
 
-def _kv_events(config: ServeConfig) -> KvEventsConfig | None:
-    """Return where KV events go; None where they are not wanted. Raises ConfigError if there can be none."""
+def core_folder(folder: Path, config: ServeConfig, rank: int) -> Path:
+    """Return where the engine core of a rank keeps sockets and journal: an only one in the run folder itself."""
+    return folder if config.data_parallel_size == 1 else folder / f"r{rank}"
+
+
+def _kv_events(config: ServeConfig, rank: int) -> KvEventsConfig | None:
+    """Return where KV events of a rank go; None where they are not wanted. Raises ConfigError if there can be none."""
     events = config.kv_events_config
     if events is None or not events.enable_kv_cache_events or events.publisher == "null":
         return None
     if not config.enable_prefix_caching:
         raise ConfigError("--kv-events-config: there are no events without the prefix cache", "kv_events_config")
-    return events
+    replay = events.replay_endpoint
+    return msgspec.structs.replace(
+        events, endpoint=_of_rank(events.endpoint, rank), replay_endpoint=replay and _of_rank(replay, rank)
+    )
+
+
+def _of_rank(endpoint: str, rank: int) -> str:
+    """Return a rank's own endpoint: the next port of TCP for each rank, as in vLLM; another name for others."""
+    head, colon, port = endpoint.rpartition(":")
+    if endpoint.startswith("tcp://") and port.isdigit():
+        return f"{head}{colon}{int(port) + rank}"
+    return f"{endpoint}_dp{rank}" if rank else endpoint
 
 
 def _kv_bytes(config: ServeConfig, device: str) -> int | None:
@@ -105,4 +131,4 @@ def _kv_bytes(config: ServeConfig, device: str) -> int | None:
     free = available_bytes()
     if free is None:
         return _DEFAULT_KV_BYTES
-    return min(_DEFAULT_KV_BYTES, free // (4 * config.tensor_parallel_size))
+    return min(_DEFAULT_KV_BYTES, free // (4 * config.tensor_parallel_size * config.data_parallel_size))

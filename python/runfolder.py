@@ -18,7 +18,7 @@ _PID_FILE = "pid"
 _ADVICE = "set XDG_RUNTIME_DIR to a short path of a folder that you may write to, such as /tmp"
 #: Of a path to a Unix socket, in bytes, on Linux.
 _MAX_SOCKET_PATH = 107
-_LONGEST_NAME = len("/worker-1023-0123abcd-out.sock")
+_LONGEST_NAME = len("/r63/worker-63.63-0123abcd-out.sock")
 
 
 @contextlib.contextmanager

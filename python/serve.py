@@ -13,8 +13,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from octavo.actors.link import StdoutLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
 from octavo.config import FrontendConfig, ServeConfig
-from octavo.engine_settings import RESTART_WINDOW_S, engine_config, model_files
+from octavo.engine_settings import RESTART_WINDOW_S, core_folder, engine_config, model_files
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.listening import Listening, listening
 from octavo.modelfiles import ModelFiles, export_tokenizer
@@ -44,13 +45,19 @@ _EXIT_FINAL = 2
 _EXIT_EXHAUSTED = 3
 
 
-def serve(config: ServeConfig) -> int:
-    """Serve until SIGINT or SIGTERM; return the exit code.
+def tell_ready(url: str) -> None:
+    """Say on stdout, for scripts, where clients find the server."""
+    with contextlib.suppress(OSError):  # nobody reads it
+        print(f"octavo is ready at {url}", flush=True)
+
+
+def serve(config: ServeConfig, name: str = "serve", on_ready: Callable[[str], None] = tell_ready) -> int:
+    """Serve until SIGINT or SIGTERM; return the exit code. `name` is this process's in the log.
 
     Raises ConfigError, ModelError before anything has started; ChildrenFailed when a part failed too often.
     """
     _open_standard_files()
-    log.setup("serve", config.log_level)
+    log.setup(name, config.log_level)
     began = time.monotonic()
     frontend = frontend_program()
     _check_versions(frontend)
@@ -66,9 +73,10 @@ def serve(config: ServeConfig) -> int:
         asks = config.api_key or config.api_key_file is not None or config.ssl_cert_reqs == 2
         if listener.exposed and not asks:
             _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", listener.url)
-        workers = f"{config.tensor_parallel_size} worker" + ("s" if config.tensor_parallel_size > 1 else "")
+        count = config.tensor_parallel_size * config.data_parallel_size
+        workers = f"{count} worker" + ("s" if count > 1 else "")
         _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, listener.url)
-        server = _Server(config, frontend, listener, folder, began, reloads=not _has_terminal())
+        server = _Server(config, frontend, listener, folder, began, on_ready, reloads=not _has_terminal())
         return anyio.run(server.run)
 
 
@@ -136,10 +144,12 @@ def _weight_store(config: ServeConfig) -> Iterator[str]:
 def _write_configs(
     config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path, weight_store: str
 ) -> None:
-    endpoint, key = f"ipc://{folder}/frontend.sock", secrets.token_hex(16)
+    ranks = range(config.data_parallel_size)
+    endpoints = [f"ipc://{core_folder(folder, config, rank)}/frontend.sock" for rank in ranks]
+    key = secrets.token_hex(16)
     frontend = FrontendConfig(
         listen_fd=listener.fileno(),
-        engine_endpoint=endpoint,
+        engine_endpoints=endpoints,
         link_key=key,
         tokenizer_dir=str(folder / "tokenizer"),
         served_model_names=list(config.names),
@@ -163,9 +173,14 @@ def _write_configs(
         trust_request_chat_template=config.trust_request_chat_template,
         edge=config.edge(),
     )
-    engine = msgspec.structs.replace(engine_config(config, files, folder, endpoint, weight_store), link_key=key)
-    for name, record in (("frontend.json", frontend), ("engine.json", engine)):
-        (folder / name).write_bytes(msgspec.json.encode(record))
+    (folder / "frontend.json").write_bytes(msgspec.json.encode(frontend))
+    for rank, endpoint in zip(ranks, endpoints, strict=True):
+        place = core_folder(folder, config, rank)
+        store = weight_store and str(core_folder(Path(weight_store), config, rank))
+        for made in (place, *([Path(store)] if store else [])):
+            made.mkdir(mode=0o700, exist_ok=True)
+        engine = engine_config(config, files, folder, endpoint, store, rank)
+        (place / "engine.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(engine, link_key=key)))
 
 
 @dataclass
@@ -177,19 +192,23 @@ class _Server:
     listener: Listening
     folder: Path
     began: float
+    on_ready: Callable[[str], None] = tell_ready
     reloads: bool = False  # SIGHUP means that files are to be read again
     _frontend_pid: int | None = None
     _up: set[str] = field(default_factory=set)
     _said_ready: bool = False
     _stopping: bool = False
     _forced: bool = False  # by a second signal
-    _on_trial: bool = False  # the frontend tries requests that may have killed the engine core
+    _on_trial: frozenset[str] = frozenset()  # engine cores that requests may have killed, which the frontend tries
 
     async def run(self) -> int:
         supervisor = Supervisor(
             "serve",
             [
-                ChildSpec(name="engine", factory=self._engine, grace_s=15.0),
+                *(
+                    ChildSpec(name=name, factory=partial(self._engine, name, rank), grace_s=15.0)
+                    for rank, name in enumerate(self._engines)
+                ),
                 ChildSpec(name="frontend", factory=self._frontend, grace_s=self.config.shutdown_timeout + 10.0),
             ],
             limit=RestartLimit(max_restarts=self.config.max_restarts, window_s=RESTART_WINDOW_S),
@@ -233,9 +252,15 @@ class _Server:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._frontend_pid, signal.SIGHUP)
 
-    def _engine(self) -> ProcessActor[dict[str, Any]]:
-        argv = [sys.executable, "-m", "octavo.engine_core", "--config", str(self.folder / "engine.json")]
-        return self._process("engine", argv, ())
+    @property
+    def _engines(self) -> list[str]:
+        """The names of the engine cores, by data-parallel rank."""
+        size = self.config.data_parallel_size
+        return ["engine"] if size == 1 else [f"engine-{rank}" for rank in range(size)]
+
+    def _engine(self, name: str, rank: int) -> ProcessActor[dict[str, Any]]:
+        config = core_folder(self.folder, self.config, rank) / "engine.json"
+        return self._process(name, [sys.executable, "-m", "octavo.engine_core", "--config", str(config)], ())
 
     def _frontend(self) -> ProcessActor[dict[str, Any]]:
         argv = [self.frontend, "--config", str(self.folder / "frontend.json")]
@@ -248,7 +273,7 @@ class _Server:
                 argv=argv,
                 pass_fds=fds,
                 hang_timeout_s=self.config.process_timeout or None,
-                dump_signal=signal.SIGUSR1 if name == "engine" else None,
+                dump_signal=signal.SIGUSR1 if name in self._engines else None,
             ),
             StdoutLink(),
             check_hello=_check_hello,
@@ -257,25 +282,25 @@ class _Server:
 
     def _on_event(self, name: str, message: dict[str, Any]) -> None:
         if message["event"] == "trial":
-            self._on_trial = bool(message.get("active"))
+            tried = self._engines[int(message.get("rank", 0))]
+            self._on_trial = self._on_trial | {tried} if message.get("active") else self._on_trial - {tried}
         if message["event"] not in ("listening", "ready"):
             return
         if message["event"] == "listening":
             self._frontend_pid = int(message["pid"])
         self._up.add(name)
-        if len(self._up) == 2 and not self._said_ready and not self._stopping:
+        if len(self._up) == len(self._engines) + 1 and not self._said_ready and not self._stopping:
             self._said_ready = True
             url = self.listener.url
             seconds = time.monotonic() - self.began
             _log.info("%s is served at %s after %.1f s", self.config.names[0], url, seconds)
-            with contextlib.suppress(OSError):  # nobody reads it
-                print(f"octavo is ready at {url}", flush=True)
+            self.on_ready(url)
 
     def _on_exit(self, exit: ChildExit) -> Verdict | None:
         if isinstance(exit.error, ProcessDied) and exit.error.returncode in (_EXIT_FINAL, _EXIT_EXHAUSTED):
             return Verdict.GIVE_UP
         # What a trial costs is bounded by the trial.
-        return Verdict.RESTART_UNCOUNTED if exit.name == "engine" and self._on_trial else None
+        return Verdict.RESTART_UNCOUNTED if exit.name in self._on_trial else None
 
 
 def _reason(failure: ChildrenFailed) -> OctavoError:

@@ -184,7 +184,7 @@ def running(
         endpoint = f"ipc://{folder}/frontend.sock"
         config = FrontendConfig(
             listen_fd=listener.fileno(),
-            engine_endpoint=endpoint,
+            engine_endpoints=[endpoint],
             tokenizer_dir=str(tokenizer),
             served_model_names=["mock"],
             seed=1,

@@ -33,7 +33,8 @@ RETIRED: dict[str, str] = {
     "--enable-lora": "adapters are not offered yet",
     "--speculative-config": "speculation is not offered yet; answers are the same without it",
     "--pipeline-parallel-size": "not offered yet; --tensor-parallel-size shares each layer",
-    "--data-parallel-size": "not offered yet; start one server a replica",
+    "--data-parallel-hybrid-lb": "leave it out; one frontend balances all engine cores of this machine",
+    "--data-parallel-rank": "leave it out; --data-parallel-multi-port-external-lb starts a server for each rank",
 }
 
 #: Variable -> what replaces it.

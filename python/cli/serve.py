@@ -61,11 +61,17 @@ def configuration(arguments: argparse.Namespace) -> ServeConfig:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    given = gather(given_settings(arguments), os.environ, arguments.config)
+    config = build(given)
     if not config.model:
         arguments.parser.error("MODEL is missing: a model folder, a .gguf file, or smollm2")
     for line in [*notes(os.environ), *strays(os.environ)]:
         print(f"octavo: {line}", file=sys.stderr)
-    from octavo.serve import serve  # not at the top: --help must not pay for the imports
+    # Imported here, for --help must not pay for it.
+    if config.data_parallel_multi_port_external_lb:
+        from octavo.replicas import serve_replicas
+
+        return serve_replicas(config, given)
+    from octavo.serve import serve
 
     return serve(config)

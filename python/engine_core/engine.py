@@ -236,6 +236,7 @@ class EngineCore(Actor[EngineMessage]):
             startup_ms=int((time.monotonic() - self._started) * 1000),
             prefix_caching=config.enable_prefix_caching,
             model_state=self._state.wire(),
+            cache_model=config.model,
         )
 
     def quiet(self) -> bool:

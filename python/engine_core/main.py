@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     watch_parent()
     register_dump()
     config = msgspec.json.decode(args.config.read_bytes(), type=EngineConfig)
-    log.setup("engine", config.log_level)
+    name = "engine" if config.data_parallel_size == 1 else f"engine-{config.rank}"
+    log.setup(name, config.log_level)
     report("started")
     try:
         anyio.run(run_engine, config, args.body)

@@ -211,7 +211,7 @@ class WorkerGroup:
     def _spec(self, rank: int) -> ProcessSpec:
         argv = [sys.executable, "-m", "octavo.workers", "--log-level", self._config.log_level]
         return ProcessSpec(
-            name=f"worker-{rank}",
+            name=f"worker-{rank}" if self._config.data_parallel_size == 1 else f"worker-{self._config.rank}.{rank}",
             argv=[*argv, "--body", self._body] if self._body else argv,
             hello_timeout_s=_HELLO_TIMEOUT_S,
             hang_timeout_s=self._config.worker_timeout_s,
@@ -231,7 +231,7 @@ class WorkerGroup:
             rendezvous=f"file://{config.run_dir}/rendezvous-{self._meeting}" if ranks > 1 else "",
             model=config.model,
             dtype=config.dtype,
-            device=config.device if config.device == "cpu" else f"{config.device}:{rank}",
+            device=config.device if config.device == "cpu" else f"{config.device}:{config.rank * ranks + rank}",
             load_format=config.load_format,
             hf_overrides=config.hf_overrides,
             seed=config.seed,

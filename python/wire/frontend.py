@@ -283,6 +283,7 @@ class EngineInfo(Record, frozen=True):
     startup_ms: int = 0
     prefix_caching: bool = True
     model_state: ModelState | None = None  # None: runs the checkpoint as it is
+    cache_model: str = ""  # the model as the keys of its KV blocks name it; empty: unknown
 
 
 class EngineReady(Message, frozen=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from octavo import log
 from octavo.actors.child import Parent, register_dump, watch_parent
+from octavo.devices import choose_threads
 from octavo.errors import ConfigError, OctavoError
 from octavo.faults import Faults
 from octavo.wire.codec import Codec
@@ -21,7 +22,7 @@ from octavo.wire.worker import WorkerHello, WorkerToCore
 from octavo.workers.device_loop import DeviceLoop
 from octavo.workers.faulty import FaultyBody
 from octavo.workers.heartbeat import HeartbeatThread
-from octavo.workers.threads import choose_threads, set_environment
+from octavo.workers.threads import set_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +69,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _rank(name: str) -> int:
-    number = name.rpartition("-")[2]
+    number = name.rpartition("-")[2].rpartition(".")[2]  # worker-0; of several engine cores, worker-CORE.0
     if not number.isdigit():
         raise ConfigError(f"OCTAVO_NAME is {name!r} instead of worker-RANK: only octavo itself can start this program")
     return int(number)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import torch
 
+from octavo.devices import choose_threads
 from octavo.errors import ConfigError, ProtocolError
 from octavo.kernels.select import select
 from octavo.layers.base import Build
@@ -21,7 +22,6 @@ from octavo.workers.memory import device_free_bytes
 from octavo.workers.profiling import profile
 from octavo.workers.resident import ResidentModel
 from octavo.workers.sampling.logprobs import unpack
-from octavo.workers.threads import choose_threads
 from octavo.workers.transfer import Download
 from octavo.workers.weight_transfer.backend import Place
 

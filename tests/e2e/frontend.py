@@ -39,7 +39,7 @@ def bare_frontend(tokenizer: Path, edge: EdgeConfig, **settings: object) -> Iter
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener, run_folder() as folder:
         config = FrontendConfig(
             listen_fd=listener.fileno(),
-            engine_endpoint=f"ipc://{folder}/frontend.sock",
+            engine_endpoints=[f"ipc://{folder}/frontend.sock"],
             tokenizer_dir=str(tokenizer),
             served_model_names=["tiny"],
             edge=edge,

@@ -10,7 +10,15 @@ import pytest
 
 from octavo import devices, engine_settings
 from octavo.config import build
-from octavo.devices import Gpu, choose_device, chunk_align, default_batched_tokens, torch_has_cuda, visible_gpus
+from octavo.devices import (
+    Gpu,
+    choose_device,
+    choose_threads,
+    chunk_align,
+    default_batched_tokens,
+    torch_has_cuda,
+    visible_gpus,
+)
 from octavo.errors import ConfigError
 
 SMALL, LARGE = Gpu(24 << 30), Gpu(140 << 30)
@@ -108,3 +116,12 @@ def test_the_engine_is_told(
     config = engine_settings.engine_config(build({"model": "m", **given}), files, tmp_path)
     assert (config.device, config.max_num_batched_tokens, config.kv_cache_bytes, config.graph_sizes) == expected
     assert config.gpu_memory_utilization == 0.92
+
+
+@pytest.mark.parametrize(
+    ("asked", "ranks", "cpus", "threads"),
+    [(0, 1, 1, 1), (0, 1, 2, 1), (0, 2, 2, 1), (0, 1, 8, 7), (0, 2, 8, 3), (3, 2, 2, 3)],
+)
+def test_workers_share_the_cpus(asked: int, ranks: int, cpus: int, threads: int) -> None:
+    assert choose_threads(asked, ranks, cpus) == threads
+    assert choose_threads(0, 1) >= 1

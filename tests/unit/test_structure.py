@@ -31,7 +31,7 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "layers": {"errors", "kernels"},
     "models": {"errors", "kernels", "layers", "wire"},
     "modelfiles": {"errors", "models"},
-    "workers": _BASE | {"actors", "kernels", "layers", "models", "modelfiles"},
+    "workers": _BASE | {"actors", "devices", "kernels", "layers", "models", "modelfiles"},
     "llm": _BASE | {"actors", "config", "engine_core", "engine_settings", "modelfiles", "runfolder"},
     "batch": {"errors", "benchmarks"},
     "v1": set(),

@@ -31,6 +31,7 @@ EXTRAS = wire.SamplingExtras(
 LOGPROBS = wire.Logprobs(2, pack_tokens([1, 5, 2, 6]), struct.pack("<4f", -0.5, -1.5, 0, -4.25), pack_tokens([1, 70]))
 INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123, False)
 UNUSABLE = msgspec.structs.replace(INFO, model_state=wire.ModelState("step-7", "unusable", "für später"))
+KEYED = msgspec.structs.replace(UNUSABLE, cache_model="/modèle/ü")
 DETAIL = wire.StepStats(
     1,
     2,
@@ -130,6 +131,7 @@ def _cases() -> list[Case]:
         Case("RequestRejected/all", core, wire.RequestRejected(3, 1, "too_long", "9 > 8", "prompt"), 5),
         Case("EngineReady/all", core, wire.EngineReady(INFO), 2),
         Case("EngineReady/state", core, wire.EngineReady(UNUSABLE), 2),
+        Case("EngineReady/keys", core, wire.EngineReady(KEYED), 2),
         Case("EngineFault/all", core, wire.EngineFault("worker_died", "signal 9", True), 4),
         Case("Stats/zero", core, wire.Stats(*[0] * 11), 12),
         Case("Stats/large", core, wire.Stats(*[10**n for n in range(11)]), 12),

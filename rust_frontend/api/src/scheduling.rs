@@ -15,6 +15,8 @@ pub struct SchedulingFields {
     pub priority: i64,
     /// Requests share cached prefixes only with those of the same salt. Not empty.
     pub cache_salt: Option<String>,
+    /// The data-parallel rank that must serve the request; `None`: any.
+    pub rank: Option<u32>,
 }
 
 impl SchedulingFields {
@@ -24,8 +26,42 @@ impl SchedulingFields {
         Ok(Self {
             priority: field::integer(fields, "priority", i64::MIN, wanted)?.unwrap_or(0),
             cache_salt: cache_salt(fields)?,
+            rank: rank(fields)?,
         })
     }
+
+    /// Lets the header `X-data-parallel-rank`, where it is there, go before the field.
+    ///
+    /// # Errors
+    /// A header that is no rank.
+    pub fn pin(&mut self, header: Option<&[u8]>) -> Result<(), ApiError> {
+        let Some(header) = header else { return Ok(()) };
+        let text = std::str::from_utf8(header).ok();
+        let Some(rank) = text.and_then(|text| text.trim().parse().ok()) else {
+            let message = format!(
+                "The header 'X-data-parallel-rank' must be an integer from 0 on; got {:?}. Leave it out to let the server \
+                 choose.",
+                String::from_utf8_lossy(header)
+            );
+            return Err(ApiError::invalid("X-data-parallel-rank", message));
+        };
+        self.rank = Some(rank);
+        Ok(())
+    }
+}
+
+fn rank(fields: &mut Map<String, Value>) -> Result<Option<u32>, ApiError> {
+    let wanted = "an integer from 0 to 2^32-1, the rank of an engine core";
+    let rank: Option<i64> = field::integer(fields, "data_parallel_rank", 0, wanted)?;
+    rank.map(|rank| {
+        u32::try_from(rank).map_err(|_| {
+            ApiError::invalid(
+                "data_parallel_rank",
+                format!("'data_parallel_rank' must be {wanted}; got {rank}."),
+            )
+        })
+    })
+    .transpose()
 }
 
 fn cache_salt(fields: &mut Map<String, Value>) -> Result<Option<String>, ApiError> {

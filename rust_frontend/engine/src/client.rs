@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::driver::{Command, Driver};
 use crate::link::Link;
+use crate::load::Backlog;
 use crate::status::Status;
 use crate::{
     ControlFuture, EngineConfig, Generate, GenerateError, StepStream, Submission, channel,
@@ -25,6 +26,7 @@ pub struct EngineClient {
     status: Arc<Status>,
     next_id: AtomicU64,
     max_open_requests: usize,
+    backlog: Backlog,
 }
 
 impl EngineClient {
@@ -44,7 +46,7 @@ impl EngineClient {
         let status = Arc::new(Status::new());
         let incarnation = draw_incarnation();
         let max_open_requests = config.max_open_requests;
-        let link = Link::new(transport, incarnation, config.window, config.key.clone());
+        let link = Link::new(transport, incarnation, &config);
         tokio::spawn(Driver::new(link, Arc::clone(&status), receiver, config).run());
         // A core may still speak of the requests of the frontend before this one: ids start anywhere.
         let next_id = AtomicU64::new(incarnation >> 1);
@@ -53,7 +55,18 @@ impl EngineClient {
             status,
             next_id,
             max_open_requests,
+            backlog: Backlog::default(),
         })
+    }
+
+    /// Prompt tokens, as far as they must be computed, of requests that have not begun to answer.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.backlog.tokens()
+    }
+
+    /// Whether an engine was there and may come back.
+    pub(crate) fn may_return(&self) -> bool {
+        self.status.alive() && self.status.info().is_some()
     }
 
     /// Number of open requests.
@@ -94,35 +107,8 @@ impl EngineClient {
 
 impl Generate for EngineClient {
     fn submit(&self, request: Submission) -> Result<StepStream, GenerateError> {
-        self.admit()?;
-        if !self.status.enter(self.max_open_requests) {
-            return Err(self.overloaded());
-        }
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, stream) = channel();
-        let request = AddRequest {
-            id,
-            attempt: 1,
-            name: request.name,
-            prompt: Tokens(request.prompt),
-            emitted: Tokens::default(),
-            sampling: request.sampling,
-            arrival_us: unix_micros(),
-            priority: request.priority,
-            grammar: request.grammar,
-            domain: request.domain,
-        };
-        if self
-            .commands
-            .try_send(Command::Submit(Box::new((request, sender))))
-            .is_err()
-        {
-            self.status.leave();
-            return Err(self.overloaded());
-        }
-        let commands = self.commands.clone();
-        // If the queue is full, the task finds out with the next token.
-        Ok(stream.on_abort(move || drop(commands.try_send(Command::Abort(id)))))
+        let tokens = request.prompt.len() as u64;
+        self.send(request, tokens)
     }
 
     fn info(&self) -> Option<Arc<EngineInfo>> {
@@ -152,7 +138,7 @@ impl Generate for EngineClient {
         let asked = admitted.and_then(|()| {
             self.commands
                 .try_send(Command::Control { op, args, reply })
-                .map_err(|_| self.overloaded())
+                .map_err(|_| overloaded(self.max_open_requests))
         });
         Box::pin(async move {
             asked?;
@@ -167,6 +153,47 @@ impl Generate for EngineClient {
 }
 
 impl EngineClient {
+    /// Submits a request of whose prompt so many tokens must be computed.
+    pub(crate) fn send(
+        &self,
+        request: Submission,
+        uncached: u64,
+    ) -> Result<StepStream, GenerateError> {
+        self.admit()?;
+        if !self.status.enter(self.max_open_requests) {
+            return Err(overloaded(self.max_open_requests));
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, stream) = channel();
+        let request = AddRequest {
+            id,
+            attempt: 1,
+            name: request.name,
+            prompt: Tokens(request.prompt),
+            emitted: Tokens::default(),
+            sampling: request.sampling,
+            arrival_us: unix_micros(),
+            priority: request.priority,
+            grammar: request.grammar,
+            domain: request.domain,
+        };
+        if self
+            .commands
+            .try_send(Command::Submit(Box::new((
+                request,
+                sender,
+                self.backlog.add(uncached),
+            ))))
+            .is_err()
+        {
+            self.status.leave();
+            return Err(overloaded(self.max_open_requests));
+        }
+        let commands = self.commands.clone();
+        // If the queue is full, the task finds out with the next token.
+        Ok(stream.on_abort(move || drop(commands.try_send(Command::Abort(id)))))
+    }
+
     fn admit(&self) -> Result<(), GenerateError> {
         let unavailable = |message: &str, retry_after_s| {
             Err(GenerateError::Unavailable {
@@ -188,16 +215,13 @@ impl EngineClient {
         }
         Ok(())
     }
+}
 
-    fn overloaded(&self) -> GenerateError {
-        let message = format!(
-            "{} requests are open, which is the limit; try again later",
-            self.max_open_requests
-        );
-        GenerateError::Overloaded {
-            message,
-            retry_after_s: 1,
-        }
+/// Says that so many requests are open, which is the limit.
+pub(crate) fn overloaded(limit: usize) -> GenerateError {
+    GenerateError::Overloaded {
+        message: format!("{limit} requests are open, which is the limit; try again later"),
+        retry_after_s: 1,
     }
 }
 

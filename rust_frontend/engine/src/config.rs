@@ -9,6 +9,8 @@ pub struct EngineConfig {
     pub endpoint: String,
     /// What an engine core must show in its `Hello`; empty: whoever connects is one.
     pub key: Vec<u8>,
+    /// The data-parallel rank of the core that connects there.
+    pub rank: u32,
     /// Requests that are open at once at most; more are `Overloaded`.
     pub max_open_requests: usize,
     /// How long a request waits for an engine that is away before it fails.
@@ -26,6 +28,7 @@ impl EngineConfig {
         Self {
             endpoint: endpoint.to_owned(),
             key: Vec::new(),
+            rank: 0,
             max_open_requests: 1024,
             replay_timeout: Duration::from_secs(300),
             peer_timeout: Duration::from_secs(10),

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::controls::{Answer, Controls};
 use crate::link::{Core, Event, Link};
+use crate::load::Share;
 use crate::registry::Registry;
 use crate::status::Status;
 use crate::{EngineConfig, GenerateError, StepSender};
@@ -23,7 +24,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// What the client's handle asks of the task.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Submit(Box<(AddRequest, StepSender)>),
+    Submit(Box<(AddRequest, StepSender, Share)>),
     Abort(u64),
     Control {
         op: String,
@@ -155,9 +156,9 @@ impl<T: Transport> Driver<T> {
         let now = self.link.now();
         match command {
             Command::Submit(submission) => {
-                let (request, sender) = *submission;
+                let (request, sender, share) = *submission;
                 sender.set_paused(!self.serves);
-                self.registry.add(request, sender, now);
+                self.registry.add(request, sender, share, now);
             }
             Command::Abort(id) => {
                 if self.registry.abort(id, "client") {

@@ -23,6 +23,25 @@ pub struct Submission {
     pub grammar: Option<Grammar>,
     /// With whom it may share KV; `None`: with all that have none either.
     pub domain: Option<Domain>,
+    /// The data-parallel rank that must serve it; `None`: any.
+    pub rank: Option<u32>,
+}
+
+/// One of the engine cores behind a [`Generate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankView {
+    /// Whether it serves requests now.
+    pub ready: bool,
+    /// Whether it may still come back.
+    pub alive: bool,
+    /// How often it has come back as a new process.
+    pub restarts: u64,
+    /// Requests that it was given and that have not ended.
+    pub open: usize,
+    /// Of these, those that it runs.
+    pub running: u64,
+    /// Of these, those that wait in it.
+    pub waiting: u64,
 }
 
 /// Tokens of one request, as many steps merged as were waiting when the reader came.
@@ -121,6 +140,11 @@ pub trait Generate: Send + Sync + 'static {
     /// How often the engine has come back as a new process.
     fn restarts(&self) -> u64 {
         0
+    }
+
+    /// The engine cores, by data-parallel rank; empty where there is nothing to tell apart.
+    fn ranks(&self) -> Vec<RankView> {
+        Vec::new()
     }
 
     /// Asks the engine for an operation, such as "`reset_prefix_cache`", and waits for its answer.

@@ -4,12 +4,16 @@
 //! routers implement it. The client keeps what each open request has emitted; when an engine core dies, or messages
 //! are lost, it sends every open request again with that, and the streams go on where they stopped.
 
+mod affinity;
+mod broadcast;
 mod client;
 mod config;
 mod controls;
 mod driver;
+mod fleet;
 mod generate;
 mod link;
+mod load;
 mod registry;
 mod status;
 mod stream;
@@ -17,6 +21,7 @@ mod suspects;
 
 pub use client::EngineClient;
 pub use config::EngineConfig;
-pub use generate::{ControlFuture, Generate, GenerateError, Step, Submission};
+pub use fleet::Fleet;
+pub use generate::{ControlFuture, Generate, GenerateError, RankView, Step, Submission};
 pub use octavo_transport::TransportError;
 pub use stream::{News, StepSender, StepStream, channel};

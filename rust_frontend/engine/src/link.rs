@@ -8,6 +8,8 @@ use octavo_wire::frontend::{Ack, CoreMessage, Header, Hello, Refuse, Welcome};
 use octavo_wire::{Message, PROTOCOL, Record, VERSION};
 use tokio::time::Instant;
 
+use crate::EngineConfig;
+
 /// What a message that came means to the client.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -46,11 +48,13 @@ pub(crate) struct Link<T> {
     key: Vec<u8>,
     /// Hellos without it.
     strangers: u64,
+    /// Of the core that belongs here.
+    rank: u32,
 }
 
 impl<T: Transport> Link<T> {
-    pub(crate) fn new(transport: T, incarnation: u64, window: u64, key: Vec<u8>) -> Self {
-        let session = Session::new(Role::Frontend, incarnation, window);
+    pub(crate) fn new(transport: T, incarnation: u64, config: &EngineConfig) -> Self {
+        let session = Session::new(Role::Frontend, incarnation, config.window);
         Self {
             transport,
             session,
@@ -58,8 +62,9 @@ impl<T: Transport> Link<T> {
             origin: Instant::now(),
             connected: false,
             stuck: 0,
-            key,
+            key: config.key.clone(),
             strangers: 0,
+            rank: config.rank,
         }
     }
 
@@ -189,7 +194,7 @@ impl<T: Transport> Link<T> {
             }
             return None;
         }
-        if let Some(reason) = misfit(hello) {
+        if let Some(reason) = misfit(hello, self.rank) {
             tracing::error!("refused engine {}: {reason}", hello.pid);
             let refusal = self.session.refusal(header);
             self.post(&peer, &refusal, &Refuse { reason }).await;
@@ -262,16 +267,16 @@ fn kind(message: Option<&CoreMessage>) -> Kind {
 }
 
 /// Why there can be no session with this peer.
-fn misfit(hello: &Hello) -> Option<String> {
+fn misfit(hello: &Hello, rank: u32) -> Option<String> {
     if hello.role != "engine" {
         return Some(format!(
             "a peer with the role {:?} connected where engines do",
             hello.role
         ));
     }
-    if hello.rank != 0 {
+    if hello.rank != rank {
         return Some(format!(
-            "the engine has rank {}, and this frontend serves rank 0 alone",
+            "the engine has rank {}, and engines of rank {rank} connect here",
             hello.rank
         ));
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use octavo_wire::frontend::{AbortRequests, AddRequest, Delta, RequestRejected};
 
+use crate::load::Share;
 use crate::suspects::Suspects;
 use crate::{GenerateError, News, StepSender};
 
@@ -22,6 +23,8 @@ struct Open {
     sender: StepSender,
     in_flight: bool,
     since: Duration,
+    /// Until the first token comes.
+    share: Option<Share>,
 }
 
 /// All open requests, by id; ids grow in the order of arrival.
@@ -54,7 +57,13 @@ impl Registry {
         self.suspects.active()
     }
 
-    pub(crate) fn add(&mut self, request: AddRequest, sender: StepSender, now: Duration) {
+    pub(crate) fn add(
+        &mut self,
+        request: AddRequest,
+        sender: StepSender,
+        share: Share,
+        now: Duration,
+    ) {
         let id = request.id;
         self.queued.insert(id);
         self.open.insert(
@@ -64,6 +73,7 @@ impl Registry {
                 sender,
                 in_flight: false,
                 since: now,
+                share: Some(share),
             },
         );
     }
@@ -200,6 +210,7 @@ impl Registry {
             finish: delta.finish,
         });
         if progress {
+            open.share = None;
             self.suspects.progressed(delta.id);
         }
         if done {

@@ -215,5 +215,9 @@ fn info(result: &Map) -> Value {
 }
 
 fn world_size(result: &Map) -> Value {
-    json!({"world_size": info(result)["world_size"]})
+    let workers = info(result)["world_size"].as_u64().unwrap_or_default();
+    let cores: Option<u64> = result
+        .get("data_parallel_size")
+        .and_then(|text| text.parse().ok());
+    json!({"world_size": workers * cores.unwrap_or(1)})
 }

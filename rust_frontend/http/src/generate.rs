@@ -12,7 +12,7 @@ use octavo_api::{
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared, few_enough};
-use octavo_telemetry::Asked;
+use octavo_telemetry::{Asked, Caller};
 use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
@@ -20,6 +20,7 @@ use crate::envelope::{Identity, Style};
 use crate::logprobs::Told;
 use crate::output::{Echo, Extras, Output, Place, TokenIds};
 use crate::outputs::Outputs;
+use crate::pinned::Pinned;
 use crate::refusal::of_generate;
 use crate::route::Route;
 use crate::warning::warn;
@@ -56,6 +57,8 @@ struct Ready {
 
 /// What the engine is asked for, and what the answer shows of it.
 pub(crate) struct Order {
+    /// For the metrics of tool calls.
+    pub(crate) caller: Caller,
     pub(crate) scheduling: SchedulingFields,
     pub(crate) return_token_ids: bool,
     /// Whether the answer carries the prompts' log probabilities.
@@ -76,11 +79,13 @@ async fn handle(
     if !state.app.shutdown.accepting() {
         return Err(stopping().into());
     }
+    let pinned = Pinned::of(request.headers());
     let body = state.bodies.read(request).await?;
     let length = work(&body.bytes);
     let worker = Arc::clone(&state);
     let prepare = move || prepare(&worker.app, route, &body);
-    let ready = state.compute.run(length, prepare).await?;
+    let mut ready = state.compute.run(length, prepare).await?;
+    pinned.apply(&mut ready.order.scheduling)?;
 
     let identity = Identity {
         route,
@@ -139,6 +144,10 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 echo: request.echo.clone(),
                 ignored: std::mem::take(&mut request.ignored),
                 order: Order {
+                    caller: Caller {
+                        request_type: "chat_completions",
+                        stream: request.stream,
+                    },
                     prepared: vec![app.renderer.chat(&request, limits(app)?)?],
                     scheduling: scheduling(app, request.scheduling)?,
                     return_token_ids: request.return_token_ids,
@@ -168,6 +177,10 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
                 echo: None,
                 ignored: request.ignored,
                 order: Order {
+                    caller: Caller {
+                        request_type: "completions",
+                        stream: request.stream,
+                    },
                     prepared,
                     scheduling: scheduling(app, request.scheduling)?,
                     return_token_ids: request.return_token_ids,
@@ -260,10 +273,14 @@ pub(crate) fn submit(
                     salt,
                     ..Domain::default()
                 }),
+                rank: order.scheduling.rank,
             };
             let steps = app.generate.submit(submission).map_err(of_generate)?;
             let mut metrics = app.metrics.request(name, arrival);
             metrics.trace(identity.parent, asked(&prepared));
+            if prepared.output.seeks_calls() {
+                metrics.searched(order.caller);
+            }
             if place.first {
                 metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
             }

@@ -17,6 +17,7 @@ use octavo_edge::{
     JsonBody, Refusal, RequestId, contain, defect, error_json, stopping, unix_seconds,
 };
 use octavo_render::Prepared;
+use octavo_telemetry::Caller;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -24,6 +25,7 @@ use crate::app::{App, AppState};
 use crate::envelope::Identity;
 use crate::generate::{Order, limits, scheduling, submit};
 use crate::output::{Output, Piece};
+use crate::pinned::Pinned;
 use crate::route::Route;
 use crate::sse::{respond, silence};
 
@@ -46,13 +48,15 @@ pub(crate) async fn generate(
     if !state.app.shutdown.accepting() {
         return Err(stopping().into());
     }
+    let pinned = Pinned::of(request.headers());
     let body = state.bodies.read(request).await?;
     let length = body.bytes.len();
     let worker = Arc::clone(&state);
-    let ready = state
+    let mut ready = state
         .compute
         .run(length, move || prepare(&worker.app, &body))
         .await?;
+    pinned.apply(&mut ready.scheduling)?;
     let identity = Identity {
         route: Route::Completion,
         id: ready
@@ -63,6 +67,10 @@ pub(crate) async fn generate(
         parent: id.parent(),
     };
     let order = Order {
+        caller: Caller {
+            request_type: "generate",
+            stream: ready.stream,
+        },
         scheduling: ready.scheduling,
         return_token_ids: true,
         prompt_logprobs: false,

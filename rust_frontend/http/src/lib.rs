@@ -21,6 +21,7 @@ mod messages;
 mod output;
 mod outputs;
 mod partial;
+mod pinned;
 mod project;
 mod refusal;
 mod responses;

@@ -228,6 +228,10 @@ impl Output {
             .advance_into(&step.tokens, step.finish.as_ref(), &mut self.update);
         std::mem::swap(&mut piece.text, &mut self.update.text);
         std::mem::swap(&mut piece.events, &mut self.update.events);
+        let opened = |event: &Event| matches!(event, Event::CallOpen { .. });
+        if piece.events.iter().any(opened) {
+            self.metrics.called();
+        }
         piece.end = self.ended(&step);
         self.add_extras(&step, piece);
         (step.logprobs, step.prompt_logprobs) = (None, None);

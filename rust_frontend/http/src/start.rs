@@ -7,16 +7,20 @@ use axum::extract::Request;
 use octavo_api::{ApiError, Body, ChatRequest, served_name};
 use octavo_edge::{JsonBody, stopping};
 use octavo_render::Prepared;
+use octavo_telemetry::Caller;
 
 use crate::app::{App, AppState};
 use crate::envelope::Identity;
 use crate::generate::{Order, limits, scheduling, submit, work};
 use crate::output::Output;
+use crate::pinned::Pinned;
 
 /// A body, read within the limits, when it began to come.
 pub(crate) struct Arrived {
     pub(crate) body: JsonBody,
     pub(crate) at: Instant,
+    /// The header that names an engine core.
+    pub(crate) pinned: Pinned,
 }
 
 /// Reads the body of a request that makes tokens.
@@ -28,8 +32,9 @@ pub(crate) async fn arrive(state: &AppState, request: Request) -> Result<Arrived
     if !state.app.shutdown.accepting() {
         return Err(stopping());
     }
+    let pinned = Pinned::of(request.headers());
     let body = state.bodies.read(request).await?;
-    Ok(Arrived { body, at })
+    Ok(Arrived { body, at, pinned })
 }
 
 /// Runs the checks of a body where they do not hold up others.
@@ -55,15 +60,20 @@ pub(crate) fn render(app: &App, chat: &mut ChatRequest) -> Result<Prepared, ApiE
     app.renderer.chat(chat, limits(app)?)
 }
 
-/// Hands a rendered chat to the engine.
+/// Hands a rendered chat to the engine; `request_type` names the API in metrics.
 pub(crate) fn start(
     app: &App,
     identity: &Identity,
     prepared: Prepared,
     chat: ChatRequest,
+    request_type: &'static str,
     at: Instant,
 ) -> Result<Output, ApiError> {
     let order = Order {
+        caller: Caller {
+            request_type,
+            stream: chat.stream,
+        },
         scheduling: chat.scheduling,
         return_token_ids: false,
         prompt_logprobs: false,

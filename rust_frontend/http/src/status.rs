@@ -8,7 +8,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
 use octavo_edge::{RETRY_S, Refusal, stopping, unix_seconds};
-use octavo_telemetry::EngineView;
+use octavo_engine::{Generate, RankView};
+use octavo_telemetry::{EngineView, RankFigures};
 use serde_json::{Value, json};
 
 use crate::app::AppState;
@@ -85,8 +86,25 @@ pub(crate) async fn server_info(State(state): State<Arc<AppState>>) -> Json<Valu
         "ready": app.generate.ready() && app.shutdown.accepting(),
         "engine_restarts": app.generate.restarts(),
         "engine": engine,
+        "ranks": ranks(app.generate.as_ref()),
         "settings": app.about,
     }))
+}
+
+/// How each engine core is, by data-parallel rank.
+fn ranks(generate: &dyn Generate) -> Vec<Value> {
+    let tell = |(rank, view): (usize, RankView)| {
+        json!({
+            "rank": rank,
+            "ready": view.ready,
+            "alive": view.alive,
+            "restarts": view.restarts,
+            "open": view.open,
+            "running": view.running,
+            "waiting": view.waiting,
+        })
+    };
+    generate.ranks().into_iter().enumerate().map(tell).collect()
 }
 
 pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResponse {
@@ -94,11 +112,21 @@ pub(crate) async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResp
     let (stats, info) = (generate.stats(), generate.info());
     let lag = state.bodies.lag().last();
     state.app.metrics.edge(lag, state.app.tokens.used());
+    let ranks: Vec<RankFigures> = generate.ranks().iter().map(figures).collect();
     let text = state.app.metrics.encode(&EngineView {
+        ranks: &ranks,
         ready: generate.ready(),
         stats: stats.as_ref(),
         info: info.as_deref(),
         restarts: generate.restarts(),
     });
     ([(CONTENT_TYPE, octavo_telemetry::CONTENT_TYPE)], text)
+}
+
+fn figures(view: &RankView) -> RankFigures {
+    RankFigures {
+        ready: view.ready,
+        running: view.running,
+        waiting: view.waiting,
+    }
 }

@@ -350,3 +350,31 @@ fn what_cannot_be_parsed_is_refused_with_what_to_do() {
         assert_eq!(answer.content.as_deref(), Some("plain"));
     });
 }
+
+/// An output that was searched for calls counts once in `octavo:tool_call_parser_invocations`, others do not.
+#[test]
+fn the_metric_of_calls_counts_each_searched_output_once() {
+    within(async {
+        let server = Server::parsing(Some("hermes"), None).await;
+        let mut client = server.connect().await;
+        for (fields, text) in [
+            (with(json!({})), TWO_CALLS),
+            (with(json!({"stream": true})), TWO_CALLS),
+            (with(json!({"stream": true})), "I look."),
+            (json!({}), TWO_CALLS),
+            (with(json!({"tool_choice": "none"})), TWO_CALLS),
+        ] {
+            ask(&server, &mut client, &fields, &tokens(text), 3, "stop").await;
+        }
+        let counted = |mode: &str, outcome: &str| {
+            server.find_series(&format!(
+                "octavo:tool_call_parser_invocations_total{{model_name=\"test\",mode=\"{mode}\",\
+                 outcome=\"{outcome}\",request_type=\"chat_completions\"}}"
+            ))
+        };
+        assert_eq!(counted("non_streaming", "tool_call"), Some(1.0));
+        assert_eq!(counted("streaming", "tool_call"), Some(1.0));
+        assert_eq!(counted("streaming", "no_tool_call"), Some(1.0));
+        assert_eq!(counted("non_streaming", "no_tool_call"), None);
+    });
+}

@@ -44,6 +44,7 @@ impl Script {
                 startup_ms: 0,
                 prefix_caching: true,
                 model_state: None,
+                cache_model: String::new(),
             },
             startup: Duration::ZERO,
             step_time: Duration::from_millis(10),

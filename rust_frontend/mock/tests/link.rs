@@ -86,6 +86,7 @@ impl Place {
             priority: 0,
             grammar: None,
             domain: None,
+            rank: None,
         };
         self.client.submit(submission).unwrap()
     }

@@ -85,6 +85,7 @@ async fn a_script_that_lets_it_die_gives_exit_code_1() {
         priority: 0,
         grammar: None,
         domain: None,
+        rank: None,
     };
     let end = tokio::time::Instant::now() + LIMIT;
     while !client.ready() {

@@ -84,6 +84,8 @@ impl Machines {
 pub(crate) struct ParsePlan {
     pub(crate) machine: Arc<Machine>,
     pub(crate) tools: Tools,
+    /// Whether tool calls are looked for.
+    pub(crate) calls: bool,
     pub(crate) start: Start,
     pub(crate) parallel: bool,
     pub(crate) counts_reasoning: bool,
@@ -193,6 +195,7 @@ impl Parsers {
         Some(ParsePlan {
             machine: Arc::clone(machine),
             tools: Tools::from_json(&request.tools.tools),
+            calls,
             start: Start::After(tail(machine.grammar(), prompt, unbegun).to_owned()),
             parallel: request.tools.parallel || !calls,
             counts_reasoning: self.reasons,

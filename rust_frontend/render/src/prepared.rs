@@ -78,3 +78,11 @@ pub struct OutputPlan {
     /// How the text is parsed; `None`: it is one text.
     pub(crate) parse: Option<ParsePlan>,
 }
+
+impl OutputPlan {
+    /// Whether the output is searched for tool calls.
+    #[must_use]
+    pub fn seeks_calls(&self) -> bool {
+        self.parse.as_ref().is_some_and(|plan| plan.calls)
+    }
+}

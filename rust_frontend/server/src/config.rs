@@ -15,8 +15,8 @@ use crate::otlp;
 pub(crate) struct Config {
     /// A bound and listening TCP socket that this process inherits.
     pub(crate) listen_fd: i32,
-    /// `ipc://…/frontend.sock`; this process binds it, engine cores connect.
-    pub(crate) engine_endpoint: String,
+    /// `ipc://…`, one for each data-parallel rank; this process binds them, engine cores connect.
+    pub(crate) engine_endpoints: Vec<String>,
     /// tokenizer.json, `tokenizer_config.json`, `generation_config.json`, config.json, the chat template.
     pub(crate) tokenizer_dir: PathBuf,
     /// What the engine must show, in hexadecimal; empty: whoever connects is taken for it.
@@ -136,6 +136,9 @@ impl Config {
         if self.served_model_names.is_empty() {
             return Err("served_model_names is empty; name at least one".to_owned());
         }
+        if self.engine_endpoints.is_empty() {
+            return Err("engine_endpoints is empty; give one for each engine core".to_owned());
+        }
         if self.max_open_requests == 0 {
             return Err("max_open_requests is 0; it must be at least 1".to_owned());
         }
@@ -221,7 +224,7 @@ mod tests {
         Config::read(&path)
     }
 
-    const LEAST: &str = r#"{"listen_fd": 7, "engine_endpoint": "ipc:///x", "tokenizer_dir": "/m", "served_model_names": ["m"]"#;
+    const LEAST: &str = r#"{"listen_fd": 7, "engine_endpoints": ["ipc:///x"], "tokenizer_dir": "/m", "served_model_names": ["m"]"#;
 
     #[test]
     fn defaults_are_those_of_the_python_record() {
@@ -294,7 +297,7 @@ mod tests {
         let cases = [
             ("{", "EOF"),
             (&format!("{LEAST}, \"colour\": 1}}"), "colour"),
-            (r#"{"listen_fd": 7}"#, "engine_endpoint"),
+            (r#"{"listen_fd": 7}"#, "engine_endpoints"),
             (
                 &format!("{LEAST}, \"max_open_requests\": 0}}"),
                 "max_open_requests is 0",

@@ -49,9 +49,9 @@ pub(crate) fn beat() -> std::io::Result<()> {
 }
 
 /// Reports when requests that may have killed engine cores begin to be tried, and when that is over.
-pub(crate) async fn report_trials(mut trial: watch::Receiver<bool>) {
+pub(crate) async fn report_trials(rank: usize, mut trial: watch::Receiver<bool>) {
     while trial.changed().await.is_ok() {
         let active = *trial.borrow_and_update();
-        report("trial", json!({"active": active}));
+        report("trial", json!({"active": active, "rank": rank}));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use octavo_edge::{
     Failure, Keys, Listener, Reload, Shutdown, Signals, Tls, TokenBudget, serve, watch,
 };
-use octavo_engine::{EngineClient, EngineConfig};
+use octavo_engine::{EngineClient, EngineConfig, Fleet};
 use octavo_http::{App, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::Metrics;
@@ -26,7 +26,9 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
     let tls = tls(config)?;
     let listener = listen(config, tls.as_ref())?;
     let renderer = load(config)?;
-    let client = connect(config).await?;
+    let clients = connect(config).await?;
+    let trials: Vec<_> = clients.iter().map(|client| client.trial()).collect();
+    let fleet = Arc::new(Fleet::new(clients, config.max_open_requests));
     let settings = config
         .edge
         .settings(compute_threads)
@@ -35,7 +37,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
     let traces = traces(config, main_name)?;
     let sink = traces.clone().map(|traces| traces as Arc<_>);
     let app = App {
-        generate: Arc::clone(&client) as Arc<_>,
+        generate: Arc::clone(&fleet) as Arc<_>,
         renderer: Arc::new(renderer),
         metrics: Arc::new(Metrics::new(main_name).with_traces(sink)),
         model_names: config.served_model_names.clone(),
@@ -54,10 +56,12 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
     tokio::spawn(watch(parts));
     announce(&listener);
     beat().map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
-    tokio::spawn(report_trials(client.trial()));
+    for (rank, trial) in trials.into_iter().enumerate() {
+        tokio::spawn(report_trials(rank, trial));
+    }
     let served = serve(listener, app.into_router(), &settings, &shutdown, patience).await;
     // What still runs was told to end; the engine must know before this process goes.
-    client.shutdown(Duration::ZERO).await;
+    fleet.shutdown(Duration::ZERO).await;
     if let Some(traces) = traces {
         // It waits for its thread; if that panics, nothing is left to send.
         let _ = tokio::task::spawn_blocking(move || traces.finish()).await;
@@ -155,17 +159,23 @@ fn load(config: &Config) -> Result<Renderer, Failure> {
     Ok(renderer)
 }
 
-/// Opens the socket that engine cores connect to.
-async fn connect(config: &Config) -> Result<Arc<EngineClient>, Failure> {
-    let engine = EngineConfig {
-        key: config.link_key().map_err(Failure::Config)?,
-        max_open_requests: config.max_open_requests,
-        replay_timeout: config.replay_timeout().map_err(Failure::Config)?,
-        ..EngineConfig::new(&config.engine_endpoint)
-    };
-    EngineClient::start(engine)
-        .await
-        .map_err(|error| Failure::other(format!("engine_endpoint: {error}")))
+/// Opens the sockets that engine cores connect to, one for each rank.
+async fn connect(config: &Config) -> Result<Vec<Arc<EngineClient>>, Failure> {
+    let mut clients = Vec::new();
+    for (rank, endpoint) in (0..).zip(&config.engine_endpoints) {
+        let engine = EngineConfig {
+            rank,
+            key: config.link_key().map_err(Failure::Config)?,
+            max_open_requests: config.max_open_requests,
+            replay_timeout: config.replay_timeout().map_err(Failure::Config)?,
+            ..EngineConfig::new(endpoint)
+        };
+        let client = EngineClient::start(engine)
+            .await
+            .map_err(|error| Failure::other(format!("engine_endpoints: {endpoint}: {error}")))?;
+        clients.push(client);
+    }
+    Ok(clients)
 }
 
 /// Tells the supervisor that connections are answered from now on.

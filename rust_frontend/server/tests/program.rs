@@ -37,7 +37,7 @@ impl Program {
         let address = socket.local_addr().unwrap();
         let mut config = json!({
             "listen_fd": 3,
-            "engine_endpoint": format!("ipc://{}/frontend.sock", folder.path().display()),
+            "engine_endpoints": [format!("ipc://{}/frontend.sock", folder.path().display())],
             "tokenizer_dir": folder.path(),
             "served_model_names": ["test"],
             "seed": 1,

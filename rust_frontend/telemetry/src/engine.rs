@@ -22,11 +22,29 @@ pub struct EngineView<'a> {
     pub info: Option<&'a EngineInfo>,
     /// How often its process came back.
     pub restarts: u64,
+    /// Of each of its cores, by data-parallel rank; empty: there is nothing to tell apart.
+    pub ranks: &'a [RankFigures],
+}
+
+/// What is told of one of several engine cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankFigures {
+    /// Whether it serves requests now.
+    pub ready: bool,
+    /// Requests that it runs.
+    pub running: u64,
+    /// Requests that wait in it.
+    pub waiting: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RankLabels {
+    engine: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,6 +66,9 @@ pub(crate) struct EngineMetrics {
     running: Gauge,
     waiting: Gauge,
     waiting_by_reason: Family<ReasonLabels, Gauge>,
+    rank_ready: Family<RankLabels, Gauge>,
+    rank_running: Family<RankLabels, Gauge>,
+    rank_waiting: Family<RankLabels, Gauge>,
     kv_usage: Gauge<f64, AtomicU64>,
     kv_cached: Gauge<f64, AtomicU64>,
     cache_config: Family<CacheLabels, Gauge>,
@@ -100,6 +121,25 @@ impl EngineMetrics {
             "Of these, by what they wait for: capacity (places, blocks, budget), deferred (blocks that another request computes)",
             self.waiting_by_reason.clone(),
         );
+        for (name, help, family) in [
+            (
+                "octavo:rank_ready",
+                "Whether an engine core serves requests, by data-parallel rank",
+                &self.rank_ready,
+            ),
+            (
+                "octavo:rank_requests_running",
+                "Requests that an engine core runs, by data-parallel rank",
+                &self.rank_running,
+            ),
+            (
+                "octavo:rank_requests_waiting",
+                "Requests that wait in an engine core, by data-parallel rank",
+                &self.rank_waiting,
+            ),
+        ] {
+            registry.register(name, help, family.clone());
+        }
         registry.register(
             "octavo:kv_cache_usage_perc",
             "Used part of the KV blocks; 1 is all of them",
@@ -175,6 +215,7 @@ impl EngineMetrics {
             };
             self.cache_config.get_or_create(&labels).set(1);
         }
+        self.take_ranks(view.ranks);
         let Some(stats) = view.stats else { return };
         let used = stats.total_blocks.saturating_sub(stats.free_blocks);
         self.running.set(as_gauge(stats.running));
@@ -193,6 +234,19 @@ impl EngineMetrics {
             self.kv_cached
                 .set(ratio(detail.cached_blocks, stats.total_blocks));
             self.take_detail(detail);
+        }
+    }
+
+    fn take_ranks(&self, ranks: &[RankFigures]) {
+        for (engine, figures) in (0..).zip(ranks) {
+            let labels = RankLabels { engine };
+            for (family, value) in [
+                (&self.rank_ready, i64::from(figures.ready)),
+                (&self.rank_running, as_gauge(figures.running)),
+                (&self.rank_waiting, as_gauge(figures.waiting)),
+            ] {
+                family.get_or_create(&labels).set(value);
+            }
         }
     }
 

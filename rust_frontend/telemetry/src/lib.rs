@@ -7,8 +7,8 @@ mod metrics;
 mod request;
 mod trace;
 
-pub use engine::EngineView;
+pub use engine::{EngineView, RankFigures};
 pub use log::{LEVELS, LogError, setup};
 pub use metrics::{CONTENT_TYPE, Metrics};
-pub use request::{Outcome, RequestMetrics};
+pub use request::{Caller, Outcome, RequestMetrics};
 pub use trace::{Asked, TraceParent, TraceSink, Traced};

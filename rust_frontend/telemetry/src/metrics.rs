@@ -50,6 +50,13 @@ pub(crate) struct SourceLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct CallLabels {
+    pub(crate) mode: &'static str,
+    pub(crate) outcome: &'static str,
+    pub(crate) request_type: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HttpLabels {
     handler: String,
     method: &'static str,
@@ -92,6 +99,7 @@ pub(crate) struct RequestHandles {
     pub(crate) params_n: Histogram,
     pub(crate) params_max_tokens: Histogram,
     pub(crate) by_source: Family<SourceLabels, Counter>,
+    pub(crate) calls: Family<CallLabels, Counter>,
 }
 
 impl Metrics {
@@ -223,6 +231,7 @@ impl RequestHandles {
             params_n: Histogram::new(PARAM_N),
             params_max_tokens: Histogram::new(TOKENS),
             by_source: Family::default(),
+            calls: Family::default(),
         };
         for reason in ["stop", "length", "abort", "error"] {
             // Series that exist from the start give rates from the first event on.
@@ -265,6 +274,11 @@ impl RequestHandles {
             "octavo:generation_tokens",
             "Generated tokens",
             self.generation_tokens.clone(),
+        );
+        registry.register(
+            "octavo:tool_call_parser_invocations",
+            "Outputs that were searched for tool calls, once each, by whether there was one",
+            self.calls.clone(),
         );
     }
 

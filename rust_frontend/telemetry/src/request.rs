@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::metrics::{FinishLabels, RequestHandles, SourceLabels};
+use crate::metrics::{CallLabels, FinishLabels, RequestHandles, SourceLabels};
 use crate::trace::{Asked, Life, Trace, TraceParent, TraceSink};
 
 /// Why a request ended, as the label `finished_reason` names it.
@@ -35,6 +35,15 @@ impl Outcome {
     }
 }
 
+/// Whose output is searched for tool calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// As the label `request_type` names it, such as "chat_completions".
+    pub request_type: &'static str,
+    /// Whether the answer is streamed.
+    pub stream: bool,
+}
+
 /// The clock and the counts of one request; the outcome is recorded once, at the latest when this is dropped.
 #[derive(Debug)]
 pub struct RequestMetrics {
@@ -49,6 +58,8 @@ pub struct RequestMetrics {
     outcome: Option<Outcome>,
     traces: Option<Arc<dyn TraceSink>>,
     trace: Option<Box<Trace>>,
+    /// Who wants to know of tool calls, and whether there was one.
+    calls: Option<(Caller, bool)>,
 }
 
 impl RequestMetrics {
@@ -71,6 +82,19 @@ impl RequestMetrics {
             outcome: None,
             traces,
             trace: None,
+            calls: None,
+        }
+    }
+
+    /// Notes that the output is searched for tool calls.
+    pub fn searched(&mut self, caller: Caller) {
+        self.calls = Some((caller, false));
+    }
+
+    /// Notes that the output has a tool call.
+    pub fn called(&mut self) {
+        if let Some((_, called)) = &mut self.calls {
+            *called = true;
         }
     }
 
@@ -166,6 +190,7 @@ impl RequestMetrics {
         );
         if matches!(outcome, Outcome::Stop | Outcome::Length) {
             self.observe_phases();
+            self.count_calls();
         }
         if let Some(trace) = self.trace.take() {
             trace.tell(&Life {
@@ -178,6 +203,18 @@ impl RequestMetrics {
                 outcome,
             });
         }
+    }
+
+    fn count_calls(&self) {
+        let Some((caller, called)) = self.calls else {
+            return;
+        };
+        let labels = CallLabels {
+            mode: ["non_streaming", "streaming"][usize::from(caller.stream)],
+            outcome: ["no_tool_call", "tool_call"][usize::from(called)],
+            request_type: caller.request_type,
+        };
+        self.handles.calls.get_or_create(&labels).inc();
     }
 
     /// Observes the times of a request that came to its end; queue, prefill and decode add up to the whole.

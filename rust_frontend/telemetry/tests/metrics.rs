@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use octavo_telemetry::{EngineView, Metrics, Outcome};
+use octavo_telemetry::{EngineView, Metrics, Outcome, RankFigures};
 use octavo_wire::frontend::{EngineInfo, Histogram, Stats, StepStats};
 
 fn value(text: &str, series: &str) -> f64 {
@@ -71,6 +71,7 @@ fn info() -> EngineInfo {
         startup_ms: 1,
         prefix_caching: true,
         model_state: None,
+        cache_model: String::new(),
     }
 }
 
@@ -87,6 +88,18 @@ fn engine_figures_come_from_the_stats() {
         stats: Some(&stats),
         info: Some(&info),
         restarts: 2,
+        ranks: &[
+            RankFigures {
+                ready: true,
+                running: 1,
+                waiting: 0,
+            },
+            RankFigures {
+                ready: false,
+                running: 2,
+                waiting: 2,
+            },
+        ],
     });
     assert_eq!(plain(&text, "engine_ready"), 1.0);
     assert_eq!(plain(&text, "num_requests_running"), 3.0);
@@ -106,6 +119,9 @@ fn engine_figures_come_from_the_stats() {
     let reason = "num_requests_waiting_by_reason";
     assert_eq!(labelled(reason, "reason=\"capacity\""), 2.0);
     assert_eq!(labelled(reason, "reason=\"deferred\""), 1.0);
+    assert_eq!(labelled("rank_ready", "engine=\"0\""), 1.0);
+    assert_eq!(labelled("rank_ready", "engine=\"1\""), 0.0);
+    assert_eq!(labelled("rank_requests_waiting", "engine=\"1\""), 2.0);
     assert_eq!(
         labelled("step_tokens_by_kind_total", "kind=\"decode\""),
         30.0

@@ -323,6 +323,8 @@ records! {
         prefix_caching: bool = true,
         /// `None`: runs the checkpoint as it is.
         model_state: Option<ModelState> = None,
+        /// The model as the keys of its KV blocks name it; empty: unknown.
+        cache_model: String = String::new(),
     }
 
     /// core -> frontend: requests may come. Sent again after each restart of the workers, and when `info` changes.

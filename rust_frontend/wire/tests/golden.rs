@@ -16,7 +16,7 @@ use octavo_wire::{Blob, DecodeError, Floats, Message, Tokens};
 mod golden_info;
 mod golden_stats;
 
-use golden_info::{info, unusable};
+use golden_info::{info, keyed, unusable};
 use golden_stats::detail;
 
 const MAX: u64 = u64::MAX;
@@ -376,6 +376,7 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("RequestRejected/all", too_long),
         ("EngineReady/all", core(EngineReady { info: info() })),
         ("EngineReady/state", core(EngineReady { info: unusable() })),
+        ("EngineReady/keys", core(EngineReady { info: keyed() })),
         ("EngineFault/all", core(fault)),
         ("Stats/zero", stats([0; 11], None)),
         ("Stats/large", stats(powers, None)),

@@ -103,6 +103,7 @@ pub(crate) fn submission(name: &str, prompt: Vec<i32>, max_tokens: u64) -> Submi
         priority: 0,
         grammar: None,
         domain: None,
+        rank: None,
     }
 }
 

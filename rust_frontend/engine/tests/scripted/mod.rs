@@ -1,5 +1,7 @@
 //! A scripted engine core over the in-memory transport, and what tests ask of a client.
 
+#![allow(dead_code, reason = "each test file takes what it needs")]
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -177,6 +179,7 @@ pub(crate) fn info() -> EngineInfo {
         startup_ms: 0,
         prefix_caching: true,
         model_state: None,
+        cache_model: String::new(),
     }
 }
 
@@ -188,6 +191,7 @@ pub(crate) fn submission(name: &str) -> Submission {
         priority: 0,
         grammar: None,
         domain: None,
+        rank: None,
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn create(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let ready = checked(&state, body, |app, body| {
         let model = model(app, &body)?;
         let mut request = MessagesRequest::from_body(body)?;
@@ -38,7 +38,8 @@ pub(crate) async fn create(
         Ok((model, request, prepared))
     });
     let (model, request, prepared) = ready.await?;
-    let MessagesRequest { chat, ignored } = request;
+    let MessagesRequest { mut chat, ignored } = request;
+    pinned.apply(&mut chat.scheduling)?;
     let identity = Identity {
         route: Route::Chat,
         id: format!("msg_{}", id.as_str()),
@@ -48,7 +49,7 @@ pub(crate) async fn create(
     };
     let prompt_tokens = prepared.prompt.len();
     let (stream, shown) = (chat.stream, chat.reasoning.include);
-    let output = start(&state.app, &identity, prepared, chat, at)?;
+    let output = start(&state.app, &identity, prepared, chat, "messages", at)?;
     let response = if stream {
         let events = Events::new(&identity, id.as_str(), prompt_tokens, shown);
         let keep_alive = state.app.settings.keep_alive;

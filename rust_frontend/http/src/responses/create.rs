@@ -30,7 +30,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, Refusal> {
     let caller = caller.map(|Extension(caller)| caller).unwrap_or_default();
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let ready = checked(&state, body, |app, body| {
         let model = model(app, &body)?;
         let mut request = ResponsesRequest::from_body(body)?;
@@ -43,6 +43,7 @@ pub(crate) async fn create(
     let before = history(&state.responses, previous, &caller).await?;
     let (mut request, prepared) = prepare(&state, request, before).await?;
     name(&mut request);
+    pinned.apply(&mut request.chat.scheduling)?;
 
     let identity = Identity {
         route: Route::Chat,
@@ -53,7 +54,14 @@ pub(crate) async fn create(
     };
     let (stream, shown) = (request.chat.stream, request.chat.reasoning.include);
     let told = stream || request.object.background;
-    let output = start(&state.app, &identity, prepared, request.chat, at)?;
+    let output = start(
+        &state.app,
+        &identity,
+        prepared,
+        request.chat,
+        "responses",
+        at,
+    )?;
     let background = request.object.background;
     let run = Run {
         writer: Writer::new(

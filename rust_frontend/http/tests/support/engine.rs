@@ -115,6 +115,7 @@ impl Generate for Script {
                 startup_ms: 0,
                 prefix_caching: true,
                 model_state: None,
+                cache_model: String::new(),
             })
         })
     }

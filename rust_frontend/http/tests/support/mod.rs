@@ -174,13 +174,16 @@ impl Server {
         self.series(&format!("octavo:request_success_total{{{labels}}}"))
     }
 
-    fn series(&self, head: &str) -> f64 {
+    /// The value of the series that begins so, if there is one.
+    pub fn find_series(&self, head: &str) -> Option<f64> {
         let text = self.metrics.encode(&EngineView::default());
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(head))
-            .unwrap_or_else(|| panic!("no series {head} in\n{text}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        let line = text.lines().find(|line| line.starts_with(head))?;
+        Some(line.rsplit(' ').next().unwrap().parse().unwrap())
+    }
+
+    fn series(&self, head: &str) -> f64 {
+        self.find_series(head)
+            .unwrap_or_else(|| panic!("no series {head}"))
     }
 }
 

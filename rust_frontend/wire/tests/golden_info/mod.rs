@@ -16,6 +16,7 @@ pub(crate) fn info() -> EngineInfo {
         startup_ms: 8123,
         prefix_caching: false,
         model_state: None,
+        cache_model: String::new(),
     }
 }
 
@@ -28,5 +29,13 @@ pub(crate) fn unusable() -> EngineInfo {
             note: "für später".into(),
         }),
         ..info()
+    }
+}
+
+/// With the name of the model in keys.
+pub(crate) fn keyed() -> EngineInfo {
+    EngineInfo {
+        cache_model: "/modèle/ü".into(),
+        ..unusable()
     }
 }

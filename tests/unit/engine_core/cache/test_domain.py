@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import struct
 import subprocess
 import sys
+
+from octavo_native import hash_blocks
 
 from octavo.engine_core.cache.domain import Base, domain_root
 from octavo.wire.frontend import Domain
@@ -81,3 +84,17 @@ def test_kv07_keys_are_equal_in_every_process() -> None:
 
 #: Of block 1 of the tokens 0 to 7 in blocks of 4, model "m", KV in bfloat16, weight version "0", salt "tenant".
 KEY = "d9355c7829d4a56b720480f94f3ed69e"
+
+
+def test_dp04_keys_are_those_of_the_router() -> None:
+    """The same values stand in rust_frontend/engine/src/affinity.rs."""
+    tokens = struct.pack("<40i", *range(40))
+
+    def last(base: Base, domain: Domain | None = None) -> str:
+        return hash_blocks(domain_root(base, domain), tokens, 16)[16:32].hex()
+
+    base = Base("/models/tiny", "float32")
+    assert last(base) == "2d12875964fcd67b2b98bc8baf4a12bc"
+    assert last(base, Domain(salt="tenant-2")) == "7f5cb31345a2518b95a61b8694dd4f84"
+    assert last(base, Domain("s", "a", ("x", "y"))) == "345283afd21f8b9aa2b9744887bebbe5"
+    assert last(Base("/models/tiny", "float32", "step-7")) == "461b542ec71bcd1edfd87686e360960a"
