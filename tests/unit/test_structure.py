@@ -37,7 +37,8 @@ PYTHON_DIRECTION: dict[str, set[str]] = {
     "v1": set(),
     "client": {"errors", "v1"},
     "benchmarks": {"errors", "modelfiles", "config", "llm"},
-    "cli": _BASE | {"batch", "benchmarks", "config", "llm", "memory", "modelfiles", "models", "serve", "__init__"},
+    "cli": _BASE
+    | {"batch", "benchmarks", "config", "llm", "memory", "modelfiles", "models", "replicas", "serve", "__init__"},
 }
 #: Packages that must never import torch, not even through another module.
 NO_TORCH = ("wire", "v1", "actors", "engine_core", "llm", "modelfiles")

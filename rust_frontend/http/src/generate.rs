@@ -12,7 +12,7 @@ use octavo_api::{
 use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared, few_enough};
-use octavo_telemetry::{Asked, Caller};
+use octavo_telemetry::{Asked, Caller, RequestMetrics};
 use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
@@ -134,62 +134,66 @@ fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> 
     let body = Body::parse(&body.bytes)?;
     let model = served_name(&app.model_names, body.model()?)?;
     match route {
-        Route::Chat => {
-            let mut request = ChatRequest::from_body(body)?;
-            Ok(Ready {
-                model,
-                stream: request.stream,
-                include_usage: request.include_usage,
-                reasoning: request.reasoning,
-                echo: request.echo.clone(),
-                ignored: std::mem::take(&mut request.ignored),
-                order: Order {
-                    caller: Caller {
-                        request_type: "chat_completions",
-                        stream: request.stream,
-                    },
-                    prepared: vec![app.renderer.chat(&request, limits(app)?)?],
-                    scheduling: scheduling(app, request.scheduling)?,
-                    return_token_ids: request.return_token_ids,
-                    prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
-                    only_prompt: false,
-                },
-            })
-        }
-        Route::Completion => {
-            let requests = CompletionRequest::batch(body)?;
-            let limits = limits(app)?;
-            let prepared: Vec<Prepared> = requests
-                .iter()
-                .map(|request| app.renderer.completion(request, limits))
-                .collect::<Result<_, _>>()?;
-            let values = prepared.iter().map(|prepared| prepared.prompt_values);
-            few_enough(values.fold(0, usize::saturating_add))?;
-            let request = requests
-                .into_iter()
-                .next()
-                .ok_or_else(|| ApiError::missing("prompt"))?;
-            Ok(Ready {
-                model,
-                stream: request.stream,
-                include_usage: request.include_usage,
-                reasoning: ReasoningFields::default(),
-                echo: None,
-                ignored: request.ignored,
-                order: Order {
-                    caller: Caller {
-                        request_type: "completions",
-                        stream: request.stream,
-                    },
-                    prepared,
-                    scheduling: scheduling(app, request.scheduling)?,
-                    return_token_ids: request.return_token_ids,
-                    prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
-                    only_prompt: request.only_prompt,
-                },
-            })
-        }
+        Route::Chat => prepare_chat(app, model, body),
+        Route::Completion => prepare_completion(app, model, body),
     }
+}
+
+fn prepare_chat(app: &App, model: String, body: Body) -> Result<Ready, ApiError> {
+    let mut request = ChatRequest::from_body(body)?;
+    Ok(Ready {
+        model,
+        stream: request.stream,
+        include_usage: request.include_usage,
+        reasoning: request.reasoning,
+        echo: request.echo.clone(),
+        ignored: std::mem::take(&mut request.ignored),
+        order: Order {
+            caller: Caller {
+                request_type: "chat_completions",
+                stream: request.stream,
+            },
+            prepared: vec![app.renderer.chat(&request, limits(app)?)?],
+            scheduling: scheduling(app, request.scheduling)?,
+            return_token_ids: request.return_token_ids,
+            prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
+            only_prompt: false,
+        },
+    })
+}
+
+fn prepare_completion(app: &App, model: String, body: Body) -> Result<Ready, ApiError> {
+    let requests = CompletionRequest::batch(body)?;
+    let limits = limits(app)?;
+    let prepared: Vec<Prepared> = requests
+        .iter()
+        .map(|request| app.renderer.completion(request, limits))
+        .collect::<Result<_, _>>()?;
+    let values = prepared.iter().map(|prepared| prepared.prompt_values);
+    few_enough(values.fold(0, usize::saturating_add))?;
+    let request = requests
+        .into_iter()
+        .next()
+        .ok_or_else(|| ApiError::missing("prompt"))?;
+    Ok(Ready {
+        model,
+        stream: request.stream,
+        include_usage: request.include_usage,
+        reasoning: ReasoningFields::default(),
+        echo: None,
+        ignored: request.ignored,
+        order: Order {
+            caller: Caller {
+                request_type: "completions",
+                stream: request.stream,
+            },
+            prepared,
+            scheduling: scheduling(app, request.scheduling)?,
+            return_token_ids: request.return_token_ids,
+            prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
+            only_prompt: request.only_prompt,
+        },
+    })
 }
 
 pub(crate) fn limits(app: &App) -> Result<Limits, ApiError> {
@@ -278,12 +282,7 @@ pub(crate) fn submit(
             let steps = app.generate.submit(submission).map_err(of_generate)?;
             let mut metrics = app.metrics.request(name, arrival);
             metrics.trace(identity.parent, asked(&prepared));
-            if prepared.output.seeks_calls() {
-                metrics.searched(order.caller);
-            }
-            if place.first {
-                metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
-            }
+            note(&mut metrics, &prepared, place, order.caller);
             let output = Output::new(
                 steps,
                 app.renderer.output(&prepared.output),
@@ -298,6 +297,16 @@ pub(crate) fn submit(
         }
     }
     Ok(outputs)
+}
+
+/// Counts what a request asks for.
+fn note(metrics: &mut RequestMetrics, prepared: &Prepared, place: Place, caller: Caller) {
+    if prepared.output.seeks_calls() {
+        metrics.searched(caller);
+    }
+    if place.first {
+        metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
+    }
 }
 
 /// What a trace tells of a request.

@@ -15,7 +15,6 @@ use octavo_wire::{Blob, DecodeError, Floats, Message, Tokens};
 
 mod golden_info;
 mod golden_stats;
-
 use golden_info::{info, keyed, unusable};
 use golden_stats::detail;
 

@@ -45,13 +45,7 @@ pub(crate) async fn create(
     name(&mut request);
     pinned.apply(&mut request.chat.scheduling)?;
 
-    let identity = Identity {
-        route: Route::Chat,
-        id: request.object.id.clone(),
-        created: request.object.created_at,
-        model: request.object.model.clone(),
-        parent: id.parent(),
-    };
+    let identity = identity(&request.object, &id);
     let (stream, shown) = (request.chat.stream, request.chat.reasoning.include);
     let told = stream || request.object.background;
     let output = start(
@@ -87,6 +81,16 @@ pub(crate) async fn create(
         Json(whole(run, output).await?).into_response()
     };
     Ok(warn(response, &request.ignored))
+}
+
+fn identity(object: &ResponseObject, id: &RequestId) -> Identity {
+    Identity {
+        route: Route::Chat,
+        id: object.id.clone(),
+        created: object.created_at,
+        model: object.model.clone(),
+        parent: id.parent(),
+    }
 }
 
 /// Says that nothing is kept where that is so, and refuses what needs it.
