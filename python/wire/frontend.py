@@ -36,6 +36,8 @@ __all__ = [
     "Histogram",
     "Logprobs",
     "ModelState",
+    "Pooled",
+    "Pooling",
     "Refuse",
     "RepetitionDetection",
     "RequestRejected",
@@ -173,6 +175,15 @@ class Domain(Record, frozen=True):
     media: tuple[str, ...] = ()  # content ids of the media in the prompt, in its order
 
 
+class Pooling(Record, frozen=True):
+    """What a request wants of a model that pools: vectors instead of tokens. The frontend has checked it."""
+
+    task: str  # "embed", "classify": one vector; "token_embed", "token_classify": one for each token
+    activate: bool | None = None  # vectors of length 1, or probabilities; None: as the model does by default
+    dimensions: int = 0  # the first so many numbers of an embedding; 0: all
+    second: int = 0  # index of the first token of a pair's second text; 0: there is none
+
+
 class AddRequest(Message, frozen=True):
     """frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap."""
 
@@ -186,6 +197,7 @@ class AddRequest(Message, frozen=True):
     priority: int = 0  # lower goes first
     grammar: Grammar | None = None  # None: any text
     domain: Domain | None = None  # None: the one that all share
+    pooling: Pooling | None = None  # None: tokens are wanted
 
 
 class AbortRequests(Message, frozen=True):
@@ -230,6 +242,13 @@ class Logprobs(Record, frozen=True):
     ranks: Tokens  # [tokens] of the token itself; 1 is the best
 
 
+class Pooled(Record, frozen=True):
+    """The vectors of a request that pools, `width` numbers each."""
+
+    width: int
+    values: Floats  # [vectors * width]
+
+
 class Delta(Record, frozen=True):
     """New tokens of one request."""
 
@@ -242,6 +261,7 @@ class Delta(Record, frozen=True):
     logprobs: Logprobs | None = None  # of `tokens`, where they were asked for
     prompt_logprobs: Logprobs | None = None  # of the prompt but its first token; with the first tokens
     queued_us: int | None = None  # from its coming to its first row; in the first delta of an attempt
+    pooled: Pooled | None = None  # in the only delta of a request that pools
 
 
 class Deltas(Message, frozen=True):

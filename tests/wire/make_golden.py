@@ -29,6 +29,8 @@ EXTRAS = wire.SamplingExtras(
     (pack_tokens([4, 5]), pack_tokens([6])), -1, 3, pack_tokens([10, 11]), REPEAT, THINK, 8,
 )  # fmt: skip
 LOGPROBS = wire.Logprobs(2, pack_tokens([1, 5, 2, 6]), struct.pack("<4f", -0.5, -1.5, 0, -4.25), pack_tokens([1, 70]))
+POOLING = wire.Pooling("token_embed", False, 256, 7)
+POOLED = wire.Pooled(2, struct.pack("<4f", 0.5, -1.5, 0, 4.25))
 INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123, False)
 UNUSABLE = msgspec.structs.replace(INFO, model_state=wire.ModelState("step-7", "unusable", "für später"))
 KEYED = msgspec.structs.replace(UNUSABLE, cache_model="/modèle/ü")
@@ -73,6 +75,13 @@ def _sampling_cases() -> list[Case]:
             wire.AddRequest(2, 1, "x", _tokens(1), b"", wire.SamplingParams(3, 4, extras=wire.SamplingExtras()), 5),
             8,
         ),
+        Case(
+            "AddRequest/pooling",
+            front,
+            wire.AddRequest(2, 1, "x", _tokens(1), b"", wire.SamplingParams(3, 4), 5, pooling=POOLING),
+            8,
+        ),
+        Case("Deltas/pooled", core, wire.Deltas(1, (wire.Delta(1, 1, 0, b"", pooled=POOLED),)), 3),
         Case(
             "Deltas/logprobs",
             core,

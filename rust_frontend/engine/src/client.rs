@@ -176,6 +176,7 @@ impl EngineClient {
             priority: request.priority,
             grammar: request.grammar,
             domain: request.domain,
+            pooling: request.pooling,
         };
         if self
             .commands

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use octavo_wire::frontend::{Domain, EngineInfo, Finish, Grammar, Logprobs, SamplingParams, Stats};
+use octavo_wire::frontend::{
+    Domain, EngineInfo, Finish, Grammar, Logprobs, Pooled, Pooling, SamplingParams, Stats,
+};
 
 use crate::stream::StepStream;
 
@@ -25,6 +27,8 @@ pub struct Submission {
     pub domain: Option<Domain>,
     /// The data-parallel rank that must serve it; `None`: any.
     pub rank: Option<u32>,
+    /// What it wants instead of tokens; `None`: tokens.
+    pub pooling: Option<Pooling>,
 }
 
 /// One of the engine cores behind a [`Generate`].
@@ -61,6 +65,8 @@ pub struct Step {
     pub logprobs: Option<Logprobs>,
     /// Of the prompt, where they were asked for; in the first step.
     pub prompt_logprobs: Option<Logprobs>,
+    /// Vectors, where they were asked for instead of tokens; in the last step.
+    pub pooled: Option<Pooled>,
 }
 
 /// Why a request got no (further) tokens.

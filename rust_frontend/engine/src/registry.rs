@@ -207,6 +207,7 @@ impl Registry {
             queued_us: delta.queued_us,
             logprobs,
             prompt_logprobs: delta.prompt_logprobs,
+            pooled: delta.pooled,
             finish: delta.finish,
         });
         if progress {

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use octavo_wire::frontend::{Finish, Logprobs};
+use octavo_wire::frontend::{Finish, Logprobs, Pooled};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -61,6 +61,7 @@ struct State {
     queued_us: Option<u64>,
     logprobs: Option<Logprobs>,
     prompt_logprobs: Option<Logprobs>,
+    pooled: Option<Pooled>,
     end: End,
     paused: bool,
     closed: bool,
@@ -81,6 +82,8 @@ pub struct News<'a> {
     pub logprobs: Option<Logprobs>,
     /// Of the prompt, where they were asked for.
     pub prompt_logprobs: Option<Logprobs>,
+    /// Vectors, where they were asked for instead of tokens; with the end.
+    pub pooled: Option<Pooled>,
     /// Set when nothing follows.
     pub finish: Option<Finish>,
 }
@@ -109,6 +112,7 @@ impl StepSender {
             if news.logprobs.is_some() || news.prompt_logprobs.is_some() {
                 state.add_logprobs(news.logprobs, news.prompt_logprobs);
             }
+            state.pooled = news.pooled.or_else(|| state.pooled.take());
             if let Some(finish) = news.finish {
                 state.end = End::Finished(finish);
             }
@@ -211,6 +215,7 @@ impl State {
         step.queued_us = self.queued_us.take();
         step.logprobs = self.logprobs.take();
         step.prompt_logprobs = self.prompt_logprobs.take();
+        step.pooled = self.pooled.take();
         step.finish = None;
         if finished && let End::Finished(finish) = std::mem::replace(&mut self.end, End::Taken) {
             step.finish = Some(finish);
@@ -336,6 +341,28 @@ mod tests {
         );
         assert_eq!(stream.next().await, None);
         assert_eq!(stream.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn vectors_come_with_the_end() {
+        let (sender, mut stream) = channel();
+        let pooled = Pooled {
+            width: 2,
+            values: octavo_wire::Floats(vec![0.5, 1.5]),
+        };
+        sender.deliver(News {
+            pooled: Some(pooled.clone()),
+            finish: Some(Finish::new("stop")),
+            ..News::default()
+        });
+        assert_eq!(
+            stream.next().await,
+            Some(Ok(Step {
+                finish: Some(Finish::new("stop")),
+                pooled: Some(pooled),
+                ..step(0, &[])
+            }))
+        );
     }
 
     #[tokio::test]

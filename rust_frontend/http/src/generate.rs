@@ -278,6 +278,7 @@ pub(crate) fn submit(
                     ..Domain::default()
                 }),
                 rank: order.scheduling.rank,
+                pooling: None,
             };
             let steps = app.generate.submit(submission).map_err(of_generate)?;
             let mut metrics = app.metrics.request(name, arrival);

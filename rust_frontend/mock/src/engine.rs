@@ -326,6 +326,7 @@ mod tests {
             priority: 0,
             grammar: None,
             domain: None,
+            pooling: None,
         }
     }
 

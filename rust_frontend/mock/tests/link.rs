@@ -87,6 +87,7 @@ impl Place {
             grammar: None,
             domain: None,
             rank: None,
+            pooling: None,
         };
         self.client.submit(submission).unwrap()
     }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+pub use crate::info::{EngineInfo, ModelState};
+pub use crate::pooling::{Pooled, Pooling};
 use crate::record::{end, messages, records};
 pub use crate::stats::{Histogram, StepStats};
 use crate::{Blob, DecodeError, FewTokens, Floats, Reader, Tokens, Wire, Writer};
@@ -188,6 +190,8 @@ records! {
         grammar: Option<Grammar> = None,
         /// `None`: the one that all share.
         domain: Option<Domain> = None,
+        /// `None`: tokens are wanted.
+        pooling: Option<Pooling> = None,
     }
 
     /// frontend -> core. Idempotent: unknown ids are ignored.
@@ -264,6 +268,8 @@ records! {
         prompt_logprobs: Option<Logprobs> = None,
         /// From its coming to its first row; in the first delta of an attempt.
         queued_us: Option<u64> = None,
+        /// In the only delta of a request that pools.
+        pooled: Option<Pooled> = None,
     }
 
     /// core -> frontend: one message a step (or more steps, merged, when credit ran out).
@@ -286,45 +292,6 @@ records! {
         message: String,
         /// The request field at fault.
         param: Option<String> = None,
-    }
-
-    /// What was done to the model of an engine, and whether it runs requests.
-    #[derive(Eq)]
-    struct ModelState {
-        /// "0": the checkpoint's.
-        weight_version: String,
-        /// "running"; "paused", "sleeping": requests wait; "unusable": they wait, and for how long is bounded.
-        state: String,
-        /// Why it is unusable.
-        note: String = String::new(),
-    }
-
-    /// What the frontend must know of a ready engine.
-    struct EngineInfo {
-        /// First served name.
-        model: String,
-        /// Longest prompt and output together, in tokens.
-        max_model_len: u64,
-        /// Width of the logits.
-        vocab_size: u64,
-        /// KV blocks.
-        num_blocks: u64,
-        /// Tokens a KV block.
-        block_tokens: u64,
-        /// Most requests that run at once.
-        max_num_seqs: u64,
-        /// Number of workers.
-        world_size: u32,
-        /// Of the weights.
-        dtype: String,
-        /// From start to ready.
-        startup_ms: u64 = 0,
-        /// Whether prefixes are looked up.
-        prefix_caching: bool = true,
-        /// `None`: runs the checkpoint as it is.
-        model_state: Option<ModelState> = None,
-        /// The model as the keys of its KV blocks name it; empty: unknown.
-        cache_model: String = String::new(),
     }
 
     /// core -> frontend: requests may come. Sent again after each restart of the workers, and when `info` changes.
@@ -451,6 +418,7 @@ impl Delta {
             logprobs: None,
             prompt_logprobs: None,
             queued_us: None,
+            pooled: None,
         }
     }
 }

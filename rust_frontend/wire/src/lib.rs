@@ -8,6 +8,8 @@
 mod codec;
 mod error;
 pub mod frontend;
+mod info;
+mod pooling;
 mod record;
 mod stats;
 mod types;

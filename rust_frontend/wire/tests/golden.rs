@@ -14,8 +14,10 @@ use octavo_wire::frontend::{
 use octavo_wire::{Blob, DecodeError, Floats, Message, Tokens};
 
 mod golden_info;
+mod golden_pooling;
 mod golden_stats;
 use golden_info::{info, keyed, unusable};
+use golden_pooling::{pooled, pooling, request};
 use golden_stats::detail;
 
 const MAX: u64 = u64::MAX;
@@ -182,6 +184,7 @@ fn full_request() -> AddRequest {
             adapter: "adapter".into(),
             media: vec!["image".into(), "ä".into()],
         }),
+        ..request(0, "")
     }
 }
 
@@ -216,40 +219,26 @@ fn full_extras() -> SamplingExtras {
 
 fn with_extras(extras: SamplingExtras) -> Value {
     front(AddRequest {
-        id: 2,
-        attempt: 1,
-        name: "x".into(),
         prompt: Tokens(vec![1]),
-        emitted: Tokens::default(),
         sampling: SamplingParams {
             extras: Some(extras),
             ..SamplingParams::new(3, 4)
         },
         arrival_us: 5,
-        priority: 0,
-        grammar: None,
-        domain: None,
+        ..request(2, "x")
     })
 }
 
 fn requests() -> Vec<(&'static str, Value)> {
-    let plain = AddRequest {
-        id: 1,
-        attempt: 1,
-        name: String::new(),
-        prompt: Tokens::default(),
-        emitted: Tokens::default(),
-        sampling: SamplingParams::new(0, 16),
-        arrival_us: 0,
-        priority: 0,
-        grammar: None,
-        domain: None,
-    };
     let mut many: Vec<u64> = (120..140).collect();
     many.extend([256, 65_536, 1 << 32, MAX]);
     let args = map(&[("grace", "5"), ("grund", "für später")]);
     vec![
-        ("AddRequest/defaults", front(plain)),
+        ("AddRequest/defaults", front(request(1, ""))),
+        (
+            "AddRequest/pooling",
+            front(pooling(request(2, "x"))),
+        ),
         ("AddRequest/all", front(full_request())),
         ("AddRequest/extras", with_extras(full_extras())),
         (
@@ -371,6 +360,7 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("Deltas/defaults", deltas(1, vec![delta(1, 0, &[])])),
         ("Deltas/all", deltas(1 << 40, some)),
         ("Deltas/logprobs", deltas(1, vec![delta_with_logprobs()])),
+        ("Deltas/pooled", deltas(1, vec![pooled(delta(1, 0, &[]))])),
         ("RequestRejected/defaults", rejected("invalid", "no", None)),
         ("RequestRejected/all", too_long),
         ("EngineReady/all", core(EngineReady { info: info() })),

@@ -235,6 +235,7 @@ impl Reader {
                     priority: 0,
                     grammar: None,
                     domain: None,
+                    pooling: None,
                 };
                 let header = self.session.number(100, now);
                 self.send(&peer, &header, &request).await;
