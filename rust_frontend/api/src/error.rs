@@ -162,6 +162,21 @@ impl ApiError {
         Self::longer(param, &format!("at least {least}"), limit)
     }
 
+    /// 400 for a text that a model of vectors cannot take whole; `length` is a number of tokens, or "at least" one.
+    pub fn text_too_long(param: impl Into<String>, length: &str, limit: usize) -> Self {
+        let param = param.into();
+        let message = format!(
+            "'{param}' has {length} tokens; this model takes {limit} at most. Shorten it, or let it be cut with \
+             'truncate_prompt_tokens': -1."
+        );
+        Self::new(
+            ErrorKind::InvalidRequest,
+            "context_length_exceeded",
+            message,
+        )
+        .on(param)
+    }
+
     fn longer(param: &str, length: &str, limit: usize) -> Self {
         let message = format!(
             "The prompt has {length} tokens; this model's maximum context length is {limit} tokens, of which at least one \

@@ -18,6 +18,7 @@ mod logprobs;
 mod message;
 mod messages;
 mod models;
+mod pooling;
 mod reasoning;
 mod render;
 mod response;
@@ -52,6 +53,14 @@ pub use messages::{
     MessageDelta, MessageEvent, MessagesRequest, MessagesUsage, TokenCount,
 };
 pub use models::{ModelCard, ModelList, served_name};
+pub use pooling::{
+    Classification, ClassifyAnswer, ClassifyRequest, CohereEmbedAnswer, CohereEmbedRequest,
+    CohereEmbeddings, CohereMeta, CohereType, CohereUnits, CohereVersion, EmbedDtype,
+    EmbeddingAnswer, EmbeddingItem, EmbeddingRequest, Encoding, Endianness,
+    GenerativeScoringRequest, MAX_TEXTS, Pair, PooledAnswer, PooledData, PooledInput, PooledItem,
+    PoolingOptions, PoolingRequest, PoolingUsage, RerankAnswer, RerankDocument, RerankRequest,
+    RerankResult, ScoreAnswer, ScoreItem, ScoreRequest, Truncation, VectorFormat,
+};
 pub use reasoning::{ReasoningField, ReasoningFields};
 pub use render::RenderFields;
 pub use response::{

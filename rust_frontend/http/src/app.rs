@@ -16,9 +16,10 @@ use octavo_telemetry::Metrics;
 
 use crate::body_limits::BODY_LIMITS;
 use crate::generate::limits_of;
+use crate::pooling::PoolingModel;
 use crate::project::shaped;
 use crate::responses::{self, ResponseStore, Responses};
-use crate::{control, generate, inference, messages, status};
+use crate::{control, generate, inference, messages, pooling, status};
 
 /// Who may use which route. A route that is missing here needs [`Role::Admin`].
 pub const ACCESS: AccessTable = &[
@@ -38,6 +39,16 @@ pub const ACCESS: AccessTable = &[
     ("/v1/messages", Access::Needs(Role::Inference)),
     ("/v1/messages/count_tokens", Access::Needs(Role::Inference)),
     ("/inference/v1/generate", Access::Needs(Role::Inference)),
+    ("/v1/embeddings", Access::Needs(Role::Inference)),
+    ("/v2/embed", Access::Needs(Role::Inference)),
+    ("/classify", Access::Needs(Role::Inference)),
+    ("/pooling", Access::Needs(Role::Inference)),
+    ("/generative_scoring", Access::Needs(Role::Inference)),
+    ("/score", Access::Needs(Role::Inference)),
+    ("/v1/score", Access::Needs(Role::Inference)),
+    ("/rerank", Access::Needs(Role::Inference)),
+    ("/v1/rerank", Access::Needs(Role::Inference)),
+    ("/v2/rerank", Access::Needs(Role::Inference)),
     ("/tokenize", Access::Needs(Role::Render)),
     ("/detokenize", Access::Needs(Role::Render)),
     ("/v1/models", Access::Needs(Role::Inference)),
@@ -81,6 +92,8 @@ pub struct App {
     pub model_names: Vec<String>,
     /// Whether requests may name a priority.
     pub priorities: bool,
+    /// How the model pools; `None`: it makes tokens.
+    pub pooling: Option<PoolingModel>,
     /// Where responses are kept; `None`: they are not.
     pub responses: Option<Arc<ResponseStore>>,
     /// Who may use the routes.
@@ -154,6 +167,7 @@ impl App {
             .route("/metrics", get(status::metrics))
             .route("/server_info", get(status::server_info))
             .merge(control::routes())
+            .merge(pooling::routes())
             .with_state(state)
             .merge(text_routes(text));
         let router = authorized(router, keys, ACCESS, max_requests);

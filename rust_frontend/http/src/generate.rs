@@ -197,6 +197,10 @@ fn prepare_completion(app: &App, model: String, body: Body) -> Result<Ready, Api
 }
 
 pub(crate) fn limits(app: &App) -> Result<Limits, ApiError> {
+    if app.pooling.is_some() {
+        let message = "This model gives vectors, not tokens. Ask /v1/embeddings, /classify, /score, /rerank or /pooling.";
+        return Err(ApiError::unsupported("model", message));
+    }
     let info = app
         .generate
         .info()

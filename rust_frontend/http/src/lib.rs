@@ -22,6 +22,7 @@ mod output;
 mod outputs;
 mod partial;
 mod pinned;
+mod pooling;
 mod project;
 mod refusal;
 mod responses;
@@ -34,4 +35,5 @@ mod warning;
 mod whole;
 
 pub use app::{ACCESS, App};
+pub use pooling::PoolingModel;
 pub use responses::{ResponseStore, StoreLimits};

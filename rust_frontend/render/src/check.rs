@@ -21,6 +21,24 @@ pub(crate) fn prompt(ids: &[u32], limits: Limits, param: &str) -> Result<(), Api
     }
 }
 
+/// Checks a text that becomes a vector: as a prompt, but that it needs no room behind it.
+pub(crate) fn text(ids: &[u32], limits: Limits, param: &str) -> Result<(), ApiError> {
+    if ids.is_empty() {
+        return Err(ApiError::invalid(
+            param,
+            format!("'{param}' gives a text of no tokens; at least one is needed."),
+        ));
+    }
+    if ids.len() > limits.max_model_len {
+        let length = ids.len().to_string();
+        return Err(ApiError::text_too_long(param, &length, limits.max_model_len));
+    }
+    match ids.iter().find(|id| !exists(i64::from(**id), limits)) {
+        Some(id) => Err(unknown(i64::from(*id), limits, param)),
+        None => Ok(()),
+    }
+}
+
 /// Checks that all ids exist.
 pub(crate) fn known(ids: &[i32], limits: Limits, param: &str) -> Result<(), ApiError> {
     match ids.iter().find(|id| !exists(i64::from(**id), limits)) {

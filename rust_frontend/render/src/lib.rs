@@ -14,6 +14,7 @@ mod limits;
 mod logprobs;
 mod output;
 mod parsers;
+mod pooled;
 mod prepared;
 mod prompts;
 mod rendered;
@@ -29,6 +30,7 @@ pub use octavo_template::{
 };
 pub use output::{Ended, OutputText, Update};
 pub use parsers::ParserSettings;
+pub use pooled::{PooledPrompt, Reading};
 pub use prepared::{Limits, OutputPlan, Prepared};
 pub use rendered::{RenderedPrompt, Wanted};
 pub use renderer::{LoadError, Renderer};

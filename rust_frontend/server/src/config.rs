@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use octavo_edge::Failure;
+use octavo_http::PoolingModel;
 use serde::Deserialize;
 
 use crate::edge_config::EdgeConfig;
@@ -81,6 +82,9 @@ pub(crate) struct Config {
     /// TLS, limits and time-outs.
     #[serde(default)]
     pub(crate) edge: EdgeConfig,
+    /// How the model pools; `None`: it makes tokens.
+    #[serde(default)]
+    pub(crate) pooling: Option<PoolingModel>,
 }
 
 fn default_store_bytes() -> u64 {

@@ -42,6 +42,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         metrics: Arc::new(Metrics::new(main_name).with_traces(sink)),
         model_names: config.served_model_names.clone(),
         priorities: config.scheduling_policy == "priority",
+        pooling: config.pooling.clone(),
         responses: store(config)?,
         keys: Arc::clone(&keys),
         tokens: Arc::new(TokenBudget::new(settings.max_open_tokens)),
@@ -153,7 +154,9 @@ fn load(config: &Config) -> Result<Renderer, Failure> {
     for note in renderer.notes() {
         tracing::info!("{note}");
     }
-    for warning in renderer.warnings() {
+    // They are about tokens that it makes.
+    let makes_tokens = config.pooling.is_none();
+    for warning in renderer.warnings().iter().filter(|_| makes_tokens) {
         tracing::warn!("{warning}");
     }
     Ok(renderer)

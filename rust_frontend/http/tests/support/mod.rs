@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_edge::{Keys, Listener, Place, Settings, Shutdown, TokenBudget, serve};
-use octavo_http::{App, ResponseStore, StoreLimits};
+use octavo_http::{App, PoolingModel, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::{EngineView, Metrics};
 use tokio::task::JoinHandle;
@@ -99,7 +99,22 @@ impl Server {
 
     pub async fn locked_with(keys: Keys, settings: Settings) -> Self {
         let none = ParserSettings::default();
-        Self::start_keyed(model::folder(), settings, Duration::ZERO, &none, keys).await
+        Self::start_keyed(model::folder(), settings, Duration::ZERO, &none, keys, None).await
+    }
+
+    /// Starts a server of a model that gives vectors.
+    pub async fn pooling(model: PoolingModel) -> Self {
+        let (settings, none) = (Settings::default(), ParserSettings::default());
+        let keys = Keys::default();
+        Self::start_keyed(
+            model::folder(),
+            settings,
+            Duration::ZERO,
+            &none,
+            keys,
+            Some(model),
+        )
+        .await
     }
 
     async fn start_all(
@@ -108,7 +123,7 @@ impl Server {
         patience: Duration,
         parsers: &ParserSettings,
     ) -> Self {
-        Self::start_keyed(model, settings, patience, parsers, Keys::default()).await
+        Self::start_keyed(model, settings, patience, parsers, Keys::default(), None).await
     }
 
     async fn start_keyed(
@@ -117,6 +132,7 @@ impl Server {
         patience: Duration,
         parsers: &ParserSettings,
         keys: Keys,
+        pooling: Option<PoolingModel>,
     ) -> Self {
         let renderer = Renderer::load(model.path(), Some(1)).unwrap();
         let script = Arc::new(Script::default());
@@ -129,6 +145,7 @@ impl Server {
             metrics: Arc::clone(&metrics),
             model_names: vec!["test".to_owned(), "alias".to_owned()],
             priorities: true,
+            pooling,
             responses: Some(Arc::new(store)),
             keys: Arc::new(keys),
             tokens: Arc::new(TokenBudget::new(settings.max_open_tokens)),

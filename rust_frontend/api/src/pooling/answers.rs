@@ -1,0 +1,181 @@
+//! Answers with vectors, labels and scores.
+
+use serde::Serialize;
+
+/// Tokens counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct PoolingUsage {
+    /// Of all texts.
+    pub prompt_tokens: usize,
+    /// The same.
+    pub total_tokens: usize,
+}
+
+impl PoolingUsage {
+    /// So many tokens.
+    #[must_use]
+    pub fn new(tokens: usize) -> Self {
+        Self {
+            prompt_tokens: tokens,
+            total_tokens: tokens,
+        }
+    }
+}
+
+/// One vector, or what stands for it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum PooledData {
+    /// A vector.
+    Vector(Vec<f32>),
+    /// A vector for each token.
+    Vectors(Vec<Vec<f32>>),
+    /// Base64 of either.
+    Base64(String),
+}
+
+/// The answer of `/v1/embeddings`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EmbeddingAnswer {
+    /// Of the answer, such as `embd-…`.
+    pub id: String,
+    /// "list".
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// As the client named it.
+    pub model: String,
+    /// One for each text, in the order of the request.
+    pub data: Vec<EmbeddingItem>,
+    /// Tokens of all texts.
+    pub usage: PoolingUsage,
+}
+
+/// One embedding.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EmbeddingItem {
+    /// Of the text.
+    pub index: usize,
+    /// "embedding".
+    pub object: &'static str,
+    /// The vector.
+    pub embedding: PooledData,
+}
+
+/// The answer of `/pooling`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PooledAnswer {
+    /// Of the answer, such as `pool-…`.
+    pub id: String,
+    /// "list".
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// As the client named it.
+    pub model: String,
+    /// One for each text, in the order of the request.
+    pub data: Vec<PooledItem>,
+    /// Tokens of all texts.
+    pub usage: PoolingUsage,
+}
+
+/// What one text gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PooledItem {
+    /// Of the text.
+    pub index: usize,
+    /// "pooling".
+    pub object: &'static str,
+    /// The vector, or one for each token.
+    pub data: PooledData,
+}
+
+/// The answer of `/classify`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClassifyAnswer {
+    /// Of the answer, such as `classify-…`.
+    pub id: String,
+    /// "list".
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// As the client named it.
+    pub model: String,
+    /// One for each text, in the order of the request.
+    pub data: Vec<Classification>,
+    /// Tokens of all texts.
+    pub usage: PoolingUsage,
+}
+
+/// One text's labels.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Classification {
+    /// Of the text.
+    pub index: usize,
+    /// The name of the label with the largest value.
+    pub label: Option<String>,
+    /// Of each label, in the model's order.
+    pub probs: Vec<f32>,
+    /// Labels.
+    pub num_classes: usize,
+}
+
+/// The answer of `/score`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScoreAnswer {
+    /// Of the answer, such as `score-…`.
+    pub id: String,
+    /// "list".
+    pub object: &'static str,
+    /// Unix seconds.
+    pub created: u64,
+    /// As the client named it.
+    pub model: String,
+    /// One for each pair, in the order of the request.
+    pub data: Vec<ScoreItem>,
+    /// Tokens of all pairs.
+    pub usage: PoolingUsage,
+}
+
+/// One pair's score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScoreItem {
+    /// Of the pair.
+    pub index: usize,
+    /// "score".
+    pub object: &'static str,
+    /// Higher: more to do with each other.
+    pub score: f32,
+}
+
+/// The answer of `/rerank`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RerankAnswer {
+    /// Of the answer, such as `rerank-…`.
+    pub id: String,
+    /// As the client named it.
+    pub model: String,
+    /// Tokens of all pairs.
+    pub usage: PoolingUsage,
+    /// The best first.
+    pub results: Vec<RerankResult>,
+}
+
+/// One document's place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RerankResult {
+    /// Of the document in the request.
+    pub index: usize,
+    /// The document, unless the request does not want it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<RerankDocument>,
+    /// Higher: more to do with the query.
+    pub relevance_score: f32,
+}
+
+/// A document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RerankDocument {
+    /// Its text.
+    pub text: String,
+}
