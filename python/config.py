@@ -13,8 +13,10 @@ import msgspec
 from octavo.edge_config import EdgeConfig, EdgeSettings
 from octavo.errors import ConfigError
 from octavo.kv_events_config import KvEventsConfig
+from octavo.pooler_config import PoolerConfig, read_pooler_config
 from octavo.setting import Setting, choice, count, flag, float_type, or_none, power_of_two, seconds, setting, switched
 from octavo.setting_values import file, json_object, share
+from octavo.wire.pooling_plan import PoolingPlan  # noqa: TC001  # msgspec reads it
 
 __all__ = [
     "EngineConfig",
@@ -68,6 +70,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_restarts: int = 5  # of the worker group, within restart_window_s
     restart_window_s: float = 600.0
     weight_store: str = ""  # folder for copies of updated weights; empty: none are kept
+    pooling: PoolingPlan | None = None  # None: tokens are made
     log_level: str = "info"
 
 
@@ -98,6 +101,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     response_store_max_age_s: float = 30 * 86400.0
     otlp_traces_endpoint: str | None = None  # of a collector, OTLP/HTTP; None: no traces
     edge: EdgeConfig = EdgeConfig()
+    pooling: PoolingPlan | None = None  # None: tokens are made
 
 
 #: Log probabilities or logits; before or behind all that changes them.
@@ -130,7 +134,32 @@ class ServeConfig(EdgeSettings):
     served_model_name: tuple[str, ...] = setting(
         (), str, "Model", "names that clients may use for the model; default: MODEL as given", "NAME", many=True
     )
-    dtype: str = setting("auto", float_type, "Model", "auto (bfloat16), bfloat16 or float32", "TYPE")
+    dtype: str = setting(
+        "auto", float_type, "Model", "auto (bfloat16; float32 for encoders on CPUs), bfloat16 or float32", "TYPE"
+    )
+    runner: str = setting(
+        "auto",
+        choice("auto", "generate", "pooling"),
+        "Model",
+        "generate: tokens; pooling: embeddings, labels, scores; auto: what the model is made for",
+        "RUNNER",
+    )
+    convert: str = setting(
+        "auto",
+        choice("auto", "none", "embed", "classify", "reward"),
+        "Model",
+        "what a model that pools gives: embed, classify (its head's labels), reward (its head's values for each token)",
+        "KIND",
+    )
+    pooler_config: PoolerConfig | None = setting(  # noqa: RUF009  # a field, as all others
+        None,
+        read_pooler_config,
+        "Model",
+        'how vectors are made, as JSON with vLLM\'s fields, such as \'{"seq_pooling_type": "MEAN"}\'; default: what '
+        "the model's files say",
+        "JSON",
+        alias="--override-pooler-config",
+    )
     load_format: str = setting(
         "auto",
         choice("auto", "dummy"),

@@ -18,12 +18,14 @@ from octavo.devices import (
 from octavo.errors import ConfigError
 from octavo.memory import available_bytes
 from octavo.modelfiles import locate, resolve
+from octavo.pooling import pooling_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from octavo.config import KvEventsConfig, ServeConfig
     from octavo.modelfiles import ModelFiles
+    from octavo.wire.pooling_plan import PoolingPlan
 
 __all__ = ["RESTART_WINDOW_S", "core_folder", "engine_config", "model_files"]
 
@@ -57,17 +59,21 @@ def engine_config(
             "for (its config.json says so); give that or less",
             "max_model_len",
         )
+    plan = pooling_plan(config, files)
+    context = _context(files, plan)
     batched_tokens = config.max_num_batched_tokens or default_batched_tokens(device, gpus)
+    if plan is not None and plan.encoder:
+        batched_tokens = _whole(config, config.max_model_len or context, batched_tokens)
     return EngineConfig(
         model=str(files.path),
         model_name=config.names[0],
-        model_context_len=files.context_len,
+        model_context_len=context,
         run_dir=str(core_folder(folder, config, rank)),
         frontend_endpoint=endpoint,
         rank=rank,
         data_parallel_size=config.data_parallel_size,
         tokenizer_dir=str(folder / "tokenizer"),
-        dtype="bfloat16" if config.dtype == "auto" else config.dtype,
+        dtype=_dtype(config, plan, device),
         load_format=config.load_format,
         hf_overrides=config.hf_overrides,
         seed=config.seed,
@@ -95,12 +101,37 @@ def engine_config(
         restart_window_s=RESTART_WINDOW_S,
         weight_store=weight_store,
         log_level=config.log_level,
+        pooling=plan,
     )
 
 
 def core_folder(folder: Path, config: ServeConfig, rank: int) -> Path:
     """Return where the engine core of a rank keeps sockets and journal: an only one in the run folder itself."""
     return folder if config.data_parallel_size == 1 else folder / f"r{rank}"
+
+
+def _dtype(config: ServeConfig, plan: PoolingPlan | None, device: str) -> str:
+    """Return the dtype of weights: encoders are small, and CPUs multiply float32 as fast."""
+    if config.dtype != "auto":
+        return config.dtype
+    return "float32" if plan is not None and plan.encoder and device == "cpu" else "bfloat16"
+
+
+def _context(files: ModelFiles, plan: PoolingPlan | None) -> int:
+    """Return the longest sequence in tokens that is served unless a user says otherwise."""
+    told = plan.max_seq_len if plan is not None else None
+    return min(files.context_len, told) if told else files.context_len
+
+
+def _whole(config: ServeConfig, context: int, batched_tokens: int) -> int:
+    """Return the tokens of a step that holds the longest text whole. Raises ConfigError if it may not."""
+    if config.max_num_batched_tokens is not None and config.max_num_batched_tokens < context:
+        raise ConfigError(
+            f"--max-num-batched-tokens {config.max_num_batched_tokens} is less than the {context} tokens of the "
+            "longest text, and an encoder takes texts whole; raise it, or lower --max-model-len",
+            "max_num_batched_tokens",
+        )
+    return max(batched_tokens, context)
 
 
 def _kv_events(config: ServeConfig, rank: int) -> KvEventsConfig | None:

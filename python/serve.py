@@ -34,6 +34,7 @@ from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.listening import Listening, listening
 from octavo.modelfiles import ModelFiles, export_tokenizer
 from octavo.modelfiles.generation import GenerationSource
+from octavo.pooling import pooling_plan
 from octavo.runfolder import own_folder, run_folder, writing
 
 __all__ = ["frontend_program", "serve"]
@@ -172,6 +173,7 @@ def _write_configs(
         log_level=config.log_level,
         trust_request_chat_template=config.trust_request_chat_template,
         edge=config.edge(),
+        pooling=pooling_plan(config, files),
     )
     (folder / "frontend.json").write_bytes(msgspec.json.encode(frontend))
     for rank, endpoint in zip(ranks, endpoints, strict=True):

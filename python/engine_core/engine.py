@@ -417,12 +417,21 @@ class EngineCore(Actor[EngineMessage]):
             max_long_prefills=self._config.max_long_partial_prefills,
             max_num_waiting=self._config.max_num_waiting,
             priorities=self._config.scheduling_policy == "priority",
+            **self._pooling(),
         )
         grammars = self._make_grammars(self._specs.vocab_size)
         self._desk.open(grammars)
         return Core(limits, self._plan.cache, grammars)
 
+    def _pooling(self) -> dict[str, bool]:
+        plan = self._config.pooling
+        if plan is None:
+            return {}
+        return {"pools": True, "pools_last": plan.pools_last, "whole_prompts": plan.encoder}
+
     def _long_prefill(self) -> int:
+        if self._config.pooling is not None and self._config.pooling.encoder:
+            return 0  # its prompts cannot be cut
         given = self._config.long_prefill_token_threshold
         return max(1, self._config.max_num_batched_tokens // 2) if given is None else given
 

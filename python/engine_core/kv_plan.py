@@ -51,6 +51,8 @@ def plan_kv(
 
     Raises ConfigError if there is not so much memory, or if the pools hold less than --max-model-len.
     """
+    if not ready.kv_specs:
+        return _without_kv(config)
     kv_bytes = _kv_bytes(config, ready)
     groups = group_layers(ready.kv_specs, block_tokens_by_kind(config.block_size))
     flight = Flight(window, window * config.max_num_batched_tokens, window * (1 + num_drafts))
@@ -65,6 +67,18 @@ def plan_kv(
         num_blocks=sizes[main] - 1,
         block_tokens=groups[main].block_tokens,
         chunk_align=max((group.block_tokens for group in groups if group.kind == "state"), default=1),
+    )
+
+
+def _without_kv(config: EngineConfig) -> KvPlan:
+    """Return the plan of a model that caches nothing: requests hold no blocks."""
+    return KvPlan(
+        cache=build_cache((), (), Flight(1, 1, 1), None),
+        allocate=AllocateKv(()),
+        max_model_len=config.max_model_len or config.model_context_len,
+        num_blocks=0,
+        block_tokens=config.block_size,
+        chunk_align=1,
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from octavo.engine_core.request import Request
     from octavo.engine_core.sched.draft import Row
     from octavo.engine_core.sched.scheduler import Scheduler
-    from octavo.wire.frontend import Logprobs
+    from octavo.wire.frontend import Logprobs, Pooled
     from octavo.wire.worker import RowLogprobs, StepResult
 
 __all__ = ["apply_result", "end_delta", "last_delta"]
@@ -46,16 +46,21 @@ def _apply_rows(scheduler: Scheduler, rows: list[Row], result: StepResult, begin
     deltas: list[Delta] = []
     entry = offset = 0
     told, prompts = _by_row(result.logprobs), _by_row(result.prompt_logprobs)
+    pooled = {(row.slot, row.generation): row.values for row in result.pooled}
     for row in rows:
         sampled = tokens[:0]
         if row.samples:
-            length = lengths[entry]
-            if not 1 <= length <= row.drafts + 1:
+            length, pools = lengths[entry], row.request.pooling is not None
+            if not (length == 0 if pools else 1 <= length <= row.drafts + 1):
                 raise ProtocolError(f"a row with {row.drafts} drafts of step {result.step} yielded {length} tokens")
             sampled = tokens[offset : offset + length]
             entry, offset = entry + 1, offset + length
         outcome = scheduler.complete(row, sampled)
         if outcome is None:
+            continue
+        if row.request.pooling is not None:
+            if outcome.finish is not None:
+                deltas.append(_delta_of_vectors(row, outcome.finish, pooled))
             continue
         news = row.request.news
         if news is not None:
@@ -88,6 +93,17 @@ def _delta(request: Request, sampled: array[int], finish: Finish | None) -> Delt
     queued, request.queued_us = request.queued_us, None
     start = request.emitted - len(sampled)
     return Delta(request.id, request.attempt, start, sampled.tobytes(), finish, cached, queued_us=queued)
+
+
+def _delta_of_vectors(row: Row, finish: Finish, pooled: dict[tuple[int, int], Pooled]) -> Delta:
+    """Return the only delta of a request that pools. Raises ProtocolError if the result has no vectors of it."""
+    request = row.request
+    values = pooled.get((row.slot, row.generation))
+    if values is None:
+        raise ProtocolError(f"the result has no vectors of {request}")
+    cached, request.unreported_cached = request.unreported_cached, None
+    queued, request.queued_us = request.queued_us, None
+    return Delta(request.id, request.attempt, 0, b"", finish, cached, queued_us=queued, pooled=values)
 
 
 def _delta_with_news(request: Request, news: News, finish: Finish | None) -> Delta:

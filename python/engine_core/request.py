@@ -63,8 +63,10 @@ class Request:
         "news",
         "num_computed",
         "plain",
+        "pooling",
         "prompt_len",
         "queued_us",
+        "reads_all",
         "repetition",
         "row",
         "sampling",
@@ -85,8 +87,12 @@ class Request:
     ) -> None:
         """Take a request as the frontend sent it; `matcher` is at the beginning of its grammar, if it has one.
 
-        Raises RequestError for tokens that no worker could compute, or that the grammar does not allow.
+        Raises RequestError for tokens that no worker could compute, or that the grammar does not allow, and for one
+        that wants of the model what it does not give.
         """
+        if limits.pools != (message.pooling is not None):
+            gives, wants = ("vectors", "tokens") if limits.pools else ("tokens", "vectors")
+            raise RequestError(f"this model gives {gives}, and the request wants {wants}", "invalid", "model")
         self.tokens, self.prompt_len = _tokens(message, limits)
         self.id, self.attempt, self.name = message.id, message.attempt, message.name
         self.sampling = message.sampling
@@ -99,6 +105,11 @@ class Request:
         priority = message.priority if limits.priorities else 0
         self.key = (priority, message.arrival_us, message.id)  # the order of service: lower first
         self.limit = min(self.prompt_len + message.sampling.max_tokens, limits.max_model_len)  # of len(tokens)
+        self.pooling = message.pooling  # it ends with its prompt, and gives vectors
+        self.reads_all = False  # every token's hidden state is needed: none may come out of the cache
+        if message.pooling is not None:
+            self.limit = self.prompt_len + 1
+            self.reads_all = message.pooling.task.startswith("token_") or not limits.pools_last
         self.chains, self.domain = chains, message.domain
         self.matcher = matcher
         self.complete = False  # the grammar allows nothing more
@@ -110,7 +121,8 @@ class Request:
         self.tables: KvTables | None = None  # while RUNNING
         self.num_computed = 0
         self.flight_computed = self.flight_drafts = self.flight_samples = 0
-        self.plain = message.sampling.extras is None and message.grammar is None  # nothing but a token to draw
+        # Nothing but a token to draw.
+        self.plain = message.sampling.extras is None and message.grammar is None and message.pooling is None
         self.flight_steady = (
             0  # rows in flight that draw one token and compute one, which the three before do not count
         )
@@ -146,8 +158,8 @@ class Request:
 
     @property
     def reads_prompt(self) -> bool:
-        """Whether the whole prompt must be computed, because its log probabilities are to be told."""
-        return self.news is not None and self.news.reads_prompt
+        """Whether the whole prompt must be computed, because its log probabilities, or all of it, are to be told."""
+        return self.reads_all or (self.news is not None and self.news.reads_prompt)
 
     @property
     def suspect(self) -> bool:
@@ -207,6 +219,8 @@ class Request:
             finish = self._finish()
             if finish is not None:
                 break
+        if self.pooling is not None and samples:
+            finish = Finish("stop")
         if self.num_computed > self.high_water:
             self.high_water = self.num_computed
             self.crashes = self.crashes_alone = 0
@@ -290,7 +304,11 @@ def _tokens(message: AddRequest, limits: SchedLimits) -> tuple[array[int], int]:
     length = len(tokens)
     if length == 0:
         raise RequestError("the prompt has no tokens; send at least one", "invalid", "prompt")
-    if length >= limits.max_model_len:
+    if message.pooling is not None and length > limits.max_model_len:
+        raise RequestError(
+            f"the text has {length} tokens and the context is {limits.max_model_len}; shorten it", "too_long", "input"
+        )
+    if message.pooling is None and length >= limits.max_model_len:
         raise RequestError(
             f"the prompt has {length} tokens and the context is {limits.max_model_len}, of which the output needs at"
             " least one; shorten the prompt",

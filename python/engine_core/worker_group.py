@@ -244,6 +244,7 @@ class WorkerGroup:
             graph_sizes=config.graph_sizes,
             memory_utilization=config.gpu_memory_utilization if config.kv_cache_bytes is None else 0.0,
             logprobs_mode=config.logprobs_mode,
+            pooling=config.pooling,
         )
 
     def _received(self, life: int, rank: int, message: WorkerToCore) -> None:

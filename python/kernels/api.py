@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from torch import Tensor
@@ -35,6 +35,7 @@ __all__ = [
     "PreparedAttention",
     "QkNorm",
     "ReplayOps",
+    "RowAttentionOps",
     "SampleInputs",
     "SampleOps",
     "StateOps",
@@ -111,6 +112,14 @@ class ActivationOps(Protocol):
 
     def gelu(self, x: Tensor) -> Tensor:  # [T, I] dtype -> [T, I] dtype
         """Return gelu(x) in its tanh form."""
+        ...
+
+    def gelu_erf(self, x: Tensor) -> Tensor:  # [T, I] dtype -> [T, I] dtype
+        """Return gelu(x) as it is defined, by the error function."""
+        ...
+
+    def gelu_erf_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
+        """Return gelu_erf(gate) * up, of the two halves, rounded before the product."""
         ...
 
 
@@ -197,6 +206,25 @@ class AttentionOps(Protocol):
 
     def prepare(self, step: PagedStep, heads: int) -> PreparedAttention:
         """Return the attention of one step for a group of layers with `heads` key-value heads each."""
+        ...
+
+
+class RowAttentionOps(Protocol):
+    """Attention within rows that stand whole in a step: nothing is cached, and tokens see those that follow."""
+
+    def rotate(
+        self, x: Tensor, cos: Tensor, sin: Tensor
+    ) -> Tensor:  # [T, N, D], [T, D], [T, D] dtype -> [T, N, D] dtype
+        """Return x * cos + rotate_half(x) * sin."""
+        ...
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, counts: Sequence[int], scale: float, reach: int = 0
+    ) -> Tensor:  # [T, N, D] dtype, three times -> [T, N, D] dtype
+        """Return softmax(scale * q k^T) v over the tokens of each token's row; softmax in fp32.
+
+        Rows follow each other, `counts` tokens each. A token sees at most `reach` tokens to either side (0: all).
+        """
         ...
 
 
@@ -410,6 +438,7 @@ class Kernels:
     activation: ActivationOps
     moe: MoeOps
     attention: AttentionOps
+    rows: RowAttentionOps
     sample: SampleOps
     mask: MaskOps
     state: StateOps

@@ -15,6 +15,7 @@ from octavo.kernels.ref.logits import RefLogits
 from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.ref.moe import RefMoe
 from octavo.kernels.ref.norm import RefNorm
+from octavo.kernels.ref.row_attention import RefRowAttention
 from octavo.kernels.ref.sample import RefSample
 from octavo.kernels.ref.state import RefState
 
@@ -46,6 +47,7 @@ def select(device: str, dtype: str) -> Kernels:
         activation=RefActivation(),
         moe=RefMoe(),
         attention=CpuAttention(),
+        rows=RefRowAttention(),
         sample=CpuSample(),
         mask=RefMask(),
         state=RefState(),
@@ -62,6 +64,7 @@ def reference() -> Kernels:
         activation=RefActivation(),
         moe=RefMoe(),
         attention=RefAttention(),
+        rows=RefRowAttention(),
         sample=RefSample(),
         mask=RefMask(),
         state=RefState(),

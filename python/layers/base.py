@@ -26,6 +26,7 @@ class Build:
     dtype: torch.dtype
     device: str
     max_positions: int  # of a sequence; the length of the rotary table
+    generates: bool = True  # whether logits are asked for
 
 
 class TensorSource(Protocol):

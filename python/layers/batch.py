@@ -39,6 +39,8 @@ class ForwardBatch:
     caches: tuple[KvCache, ...]  # by layer
     progress: Progress
     ending: Ending | None = None  # None: all tokens go through the whole layer; so it is in all layers but the last
+    counts: tuple[int, ...] = ()  # tokens of each row, where rows stand whole in the step and nothing is cached
+    segments: Tensor | None = None  # [T] int32, device: of a pair of texts, which one a token is of; None: the first
 
     def going_on(self, x: Tensor) -> Tensor:  # [T, ...] -> [W, ...]
         """Return the rows of the tokens that go on from this layer's queries."""

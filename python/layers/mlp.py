@@ -17,12 +17,12 @@ __all__ = ["GatedMlp", "PlainMlp"]
 
 
 class GatedMlp(Layer):
-    """down(act(gate(x)) * up(x)); `activation` is "silu" or "gelu" (its tanh form)."""
+    """down(act(gate(x)) * up(x)); `activation` is "silu", "gelu" (its tanh form) or "gelu_erf"."""
 
     def __init__(self, hidden: int, intermediate: int, bias: bool, build: Build, activation: str = "silu") -> None:
         mine = share(intermediate, build.group.rank, build.group.size)
         ops = build.kernels.activation
-        self._act = {"silu": ops.silu_mul, "gelu": ops.gelu_mul}[activation]
+        self._act = {"silu": ops.silu_mul, "gelu": ops.gelu_mul, "gelu_erf": ops.gelu_erf_mul}[activation]
         self.gate_up = ColumnLinear(hidden, {"gate": (intermediate, mine), "up": (intermediate, mine)}, bias, build)
         self.down = RowLinear(intermediate, mine, hidden, bias, build)
 
@@ -32,11 +32,12 @@ class GatedMlp(Layer):
 
 
 class PlainMlp(Layer):
-    """down(gelu(up(x))), gelu in its tanh form."""
+    """down(act(up(x))); `activation` is "gelu" (its tanh form) or "gelu_erf"."""
 
-    def __init__(self, hidden: int, intermediate: int, bias: bool, build: Build) -> None:
+    def __init__(self, hidden: int, intermediate: int, bias: bool, build: Build, activation: str = "gelu") -> None:
         mine = share(intermediate, build.group.rank, build.group.size)
-        self._act = build.kernels.activation.gelu
+        ops = build.kernels.activation
+        self._act = {"gelu": ops.gelu, "gelu_erf": ops.gelu_erf}[activation]
         self.up = ColumnLinear(hidden, {"up": (intermediate, mine)}, bias, build)
         self.down = RowLinear(intermediate, mine, hidden, bias, build)
 

@@ -74,19 +74,20 @@ class RmsNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """Norm of mean and variance, with a bias."""
+    """Norm of mean and variance, with a bias unless `bias` says otherwise."""
 
-    def __init__(self, size: int, eps: float, build: Build) -> None:
+    def __init__(self, size: int, eps: float, build: Build, bias: bool = True) -> None:
         self._ops = build.kernels.norm
         self._eps = eps
+        self._has_bias = bias
         self._weight = NARROW.ones(size, build)
         self._bias = torch.zeros(size, dtype=build.dtype, device=build.device)  # [size]
 
     def parts(self) -> dict[str, WeightPart]:
-        return {
-            "weight": NARROW.part(self._weight, self._weight.dtype),
-            "bias": WeightPart(tuple(self._bias.shape), self._load, "zeros"),
-        }
+        parts = {"weight": NARROW.part(self._weight, self._weight.dtype)}
+        if self._has_bias:
+            parts["bias"] = WeightPart(tuple(self._bias.shape), self._load, "zeros")
+        return parts
 
     def adopt(self, other: Layer) -> None:
         assert isinstance(other, LayerNorm)

@@ -14,7 +14,7 @@ from octavo.modelfiles.checkpoint import weight_files
 from octavo.modelfiles.gguf_config import config_from_gguf
 from octavo.modelfiles.gguf_parts import parts_of, without_parts
 from octavo.modelfiles.gguf_reader import read_gguf
-from octavo.models.registry import ARCHITECTURES, find
+from octavo.models.registry import ARCHITECTURES, find, is_known
 
 __all__ = ["ModelFiles", "resolve"]
 
@@ -81,7 +81,7 @@ def _from_folder(folder: Path, dummy: bool, overrides: dict[str, Any], trust_rem
     architectures = config.get("architectures") or []
     if not architectures:
         raise ModelError(f"{folder / 'config.json'} has no 'architectures'. Download config.json again.")
-    if architectures[0] not in ARCHITECTURES and config.get("auto_map"):
+    if not is_known(architectures[0]) and config.get("auto_map"):
         raise ModelError(_own_code(folder, architectures[0], trust_remote_code))
     find(architectures[0])  # before the weights: the better message
     if dummy:

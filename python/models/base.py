@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from octavo.layers.base import Layer
+from octavo.layers.classifier import HeadSpec
 from octavo.layers.sources import stacked
 from octavo.models.registry import find
 
@@ -40,6 +41,8 @@ class Model(Layer, ABC):
     names: ClassVar[Mapping[str, str]]
     #: Patterns of checkpoint tensors that are not read: what older checkpoints stored besides weights.
     ignored: ClassVar[tuple[str, ...]] = ()
+    #: Likewise, where the model pools: heads of other tasks.
+    headless: ClassVar[tuple[str, ...]] = ()
 
     vocab_size: int  # width of the logits
 
@@ -58,6 +61,10 @@ class Model(Layer, ABC):
     @abstractmethod
     def kv_heads(self, layer: int) -> int:
         """Return the key-value heads that `layer` keeps on this rank."""
+
+    def head_spec(self, task: str) -> HeadSpec:
+        """Return what stands behind the hidden states in a classifier. `task`: "classify" or "token_classify"."""
+        return HeadSpec("score", bias=False)
 
     def checkpoint(self) -> dict[str, WeightPart]:
         """Return every tensor that a checkpoint should have, by name."""

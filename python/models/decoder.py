@@ -48,6 +48,7 @@ class Decoder(Model):
     """A family says what a block is, and how its weights are called; its config says the rest."""
 
     ignored: ClassVar[tuple[str, ...]] = (r"model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",)
+    headless: ClassVar[tuple[str, ...]] = (r"(?:lm_head|score)\..*",)
     #: How the family's RMS norms scale.
     norm_kind: ClassVar[NormKind] = NARROW
     #: Whether queries and keys are rotated in float32 whatever the dtype is.
@@ -62,7 +63,7 @@ class Decoder(Model):
         self.blocks = [self.block(layer) for layer in range(config.num_hidden_layers)]
         self.norm = self.final_norm()
         tied = self.embedding if config.tie_word_embeddings else None
-        self.head = OutputHead(config.vocab_size, config.hidden_size, build, tied)
+        self.head = OutputHead(config.vocab_size, config.hidden_size, build, tied) if build.generates else None
         kinds = list(dict.fromkeys(config.ropes))
         self._ropes = [RopeTable(rope, build, self.wide_rotation) for rope in kinds]
         self._rope_of = [kinds.index(rope) for rope in config.ropes]  # by layer
@@ -87,6 +88,7 @@ class Decoder(Model):
         return self.norm(x) if residual is None else self.norm.add(x, residual)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:  # [R, hidden] dtype -> [R, vocab] dtype
+        assert self.head is not None
         logits, cap = self.head(hidden), self._config.logit_softcap
         if self._config.logit_divisor != 1.0:
             logits = logits / self._config.logit_divisor

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from octavo.errors import ModelError
+from octavo.models.configs.encoder import parse_bert, parse_modernbert, parse_roberta
 from octavo.models.configs.gemma import parse_gemma2, parse_gemma3
 from octavo.models.configs.glm4 import parse_glm4
 from octavo.models.configs.granite import parse_granite
@@ -20,7 +21,7 @@ from octavo.models.configs.starcoder2 import parse_starcoder2
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ARCHITECTURES", "Architecture", "ModelConfig", "find"]
+__all__ = ["ARCHITECTURES", "POOLING_ARCHITECTURES", "Architecture", "ModelConfig", "find", "is_known"]
 
 
 class ModelConfig(Protocol):
@@ -28,6 +29,8 @@ class ModelConfig(Protocol):
 
     @property
     def vocab_size(self) -> int: ...
+    @property
+    def hidden_size(self) -> int: ...
     @property
     def max_position_embeddings(self) -> int: ...
 
@@ -41,6 +44,8 @@ class Architecture:
     model: str  # "module:class" of a Model, within octavo.models
     parse: Callable[[dict[str, Any]], ModelConfig]  # reads and checks a config.json
     gguf: str = ""  # what GGUF files call it; "": none are read
+    pools: str = ""  # what it is made for: "embed", "classify" or "token_classify"; "": tokens
+    encoder: bool = False  # keeps no cache, and sees the tokens that follow
 
 
 #: `architectures[0]` of config.json -> how to run it.
@@ -66,13 +71,64 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 }
 
 
+#: Decoders of which Transformers has a class with a head for labels.
+_CLASSIFIERS = (
+    "Llama", "Mistral", "Mixtral", "Qwen2", "Qwen3", "Qwen3Moe", "SmolLM3", "Phi3", "Gemma2", "Glm4", "Starcoder2",
+)  # fmt: skip
+
+
+def _of_decoder(stem: str) -> list[Architecture]:
+    """Return the architectures that pool what a decoder computes."""
+    made = ARCHITECTURES[f"{stem}ForCausalLM"]
+    return [
+        replace(made, name=f"{stem}Model", gguf="", pools="embed"),
+        replace(made, name=f"{stem}ForSequenceClassification", gguf="", pools="classify"),
+    ]
+
+
+def _of_encoder(
+    stem: str, family: str, model: str, parse: Callable[[dict[str, Any]], ModelConfig]
+) -> list[Architecture]:
+    """Return the architectures of an encoder."""
+    kinds = {
+        "Model": "embed",
+        "ForMaskedLM": "embed",
+        "ForSequenceClassification": "classify",
+        "ForTokenClassification": "token_classify",
+    }
+    return [
+        Architecture(stem + suffix, family, model, parse, pools=pools, encoder=True) for suffix, pools in kinds.items()
+    ]
+
+
+#: Likewise, of models that give vectors. Those of ARCHITECTURES do too, with --convert.
+POOLING_ARCHITECTURES: Mapping[str, Architecture] = {
+    entry.name: entry
+    for entry in [
+        *_of_encoder("Bert", "BERT", "bert:Bert", parse_bert),
+        *_of_encoder("Roberta", "RoBERTa", "bert:Roberta", parse_roberta),
+        *_of_encoder("XLMRoberta", "XLM-R", "bert:Roberta", parse_roberta),
+        *_of_encoder("ModernBert", "ModernBERT", "modernbert:ModernBert", parse_modernbert),
+        *(entry for stem in _CLASSIFIERS for entry in _of_decoder(stem)),
+    ]
+}
+
+
+def is_known(name: str) -> bool:
+    """Whether octavo can run the architecture called `name`."""
+    return name in ARCHITECTURES or name in POOLING_ARCHITECTURES
+
+
 def find(name: str) -> Architecture:
     """Return the architecture called `name`.
 
     Raises ModelError, which lists the known names, for any other.
     """
-    found = ARCHITECTURES.get(name)
+    found = ARCHITECTURES.get(name) or POOLING_ARCHITECTURES.get(name)
     if found is None:
-        known = ", ".join(sorted(ARCHITECTURES))
-        raise ModelError(f"the architecture {name!r} is not supported; known: {known}. Choose a model of one of these.")
+        known, pooling = ", ".join(sorted(ARCHITECTURES)), ", ".join(sorted(POOLING_ARCHITECTURES))
+        raise ModelError(
+            f"the architecture {name!r} is not supported; known: {known}; for vectors and labels: {pooling}. Choose a "
+            "model of one of these."
+        )
     return found

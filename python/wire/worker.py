@@ -7,7 +7,8 @@ request, for the request's whole life; its generation tells late results from th
 
 from __future__ import annotations
 
-from octavo.wire.frontend import Logprobs, Message, Record, SamplingParams, Tokens
+from octavo.wire.frontend import Logprobs, Message, Pooled, Pooling, Record, SamplingParams, Tokens
+from octavo.wire.pooling_plan import PoolingPlan  # noqa: TC001  # msgspec reads it
 
 __all__ = [
     "AllocateKv",
@@ -25,6 +26,7 @@ __all__ = [
     "NewRow",
     "Ready",
     "RowLogprobs",
+    "RowPooled",
     "SamplePlan",
     "Shutdown",
     "StepPlan",
@@ -67,6 +69,7 @@ class Init(Message, frozen=True):
     memory_utilization: float = 0.0  # share of a GPU that may be used; 0: it is not to be found out what is left
     weight_key: str = "0"  # what must be loaded; "0": the checkpoint as it is
     overlays: tuple[str, ...] = ()  # folders of later weights, to be loaded over the checkpoint, in order
+    pooling: PoolingPlan | None = None  # None: the model draws tokens
 
 
 class KvTensor(Record, frozen=True):
@@ -134,6 +137,7 @@ class NewRow(Record, frozen=True):
     prompt_len: int  # of `tokens`, those that the client sent
     computed: int  # of `tokens`, those whose KV is in the blocks already (prefix hit)
     sampling: SamplingParams
+    pooling: Pooling | None = None  # what it wants instead of tokens
 
 
 class BlockDiff(Record, frozen=True):
@@ -183,10 +187,18 @@ class RowLogprobs(Record, frozen=True):
     values: Logprobs
 
 
+class RowPooled(Record, frozen=True):
+    """The vectors of one row of a step that reached the end of its tokens."""
+
+    slot: int
+    generation: int
+    values: Pooled
+
+
 class StepResult(Message, frozen=True):
     """worker -> core, from the output rank only, in the order of plans. One entry for each sampling row.
 
-    A row yields 1 to drafts+1 tokens; `lengths` says how many of `tokens` are whose.
+    A row yields 1 to drafts+1 tokens, or none where it pools; `lengths` says how many of `tokens` are whose.
     """
 
     step: int
@@ -197,6 +209,7 @@ class StepResult(Message, frozen=True):
     compute_us: int
     logprobs: tuple[RowLogprobs, ...] = ()  # of the tokens of rows that asked for them
     prompt_logprobs: tuple[RowLogprobs, ...] = ()  # of the prompt tokens that follow those a row computed
+    pooled: tuple[RowPooled, ...] = ()  # of rows that pool
 
 
 class Heartbeat(Message, frozen=True):

@@ -15,7 +15,8 @@ from octavo.kernels.select import select
 from octavo.layers.base import Build
 from octavo.layers.batch import Progress
 from octavo.modelfiles import resolve
-from octavo.wire.worker import KvReady, Ready, RowLogprobs, StepResult
+from octavo.wire.frontend import Pooled
+from octavo.wire.worker import KvReady, Ready, RowLogprobs, RowPooled, StepResult
 from octavo.workers.control import ModelControls
 from octavo.workers.distributed import join
 from octavo.workers.memory import device_free_bytes
@@ -61,12 +62,13 @@ class LaunchedStep:
             (packed.owners[0], generation(packed.owners[0]), Download(packed.values))
             for packed in drawn.prompt_logprobs
         ]
+        self._pooled = None if drawn.pooled is None else (drawn.pooled.shapes, Download(drawn.pooled.values))
         self._started = started
 
     @property
     def immediate(self) -> bool:
         """Whether `wait` does not wait."""
-        return self._tokens.immediate
+        return self._tokens.immediate and (self._pooled is None or self._pooled[1].immediate)
 
     def wait(self) -> StepResult:
         """Return the result, once the device has come so far."""
@@ -76,14 +78,25 @@ class LaunchedStep:
             step=self.step,
             slots=self._slots.astype("<i4").tobytes(),
             generations=self._generations.astype("<i4").tobytes(),
-            lengths=b"\x01\x00\x00\x00" * len(self._slots),
+            lengths=(b"\x01" if self._pooled is None else b"\x00").ljust(4, b"\x00") * len(self._slots),
             tokens=tokens.astype("<i4").tobytes(),
             compute_us=round((time.perf_counter() - self._started) * 1e6),
             logprobs=tuple(self._rows()) if self._logprobs else (),
             prompt_logprobs=tuple(
                 RowLogprobs(slot, generation, unpack(values.wait())) for slot, generation, values in self._prompt
             ),
+            pooled=tuple(self._vectors()),
         )
+
+    def _vectors(self) -> Iterator[RowPooled]:
+        if self._pooled is None:
+            return
+        shapes, download = self._pooled
+        values, begin = download.wait(), 0
+        for row, (count, width) in enumerate(shapes):
+            part = values[begin : begin + count * width].astype("<f4").tobytes()
+            begin += count * width
+            yield RowPooled(int(self._slots[row]), int(self._generations[row]), Pooled(width, part))
 
     def _rows(self) -> Iterator[RowLogprobs]:
         for owners, download in self._logprobs:
@@ -132,7 +145,7 @@ class ModelBody:
         assert model is not None
         loaded_ms = round((time.monotonic() - started) * 1000)
         memory = None
-        if message.device.startswith("cuda") and message.memory_utilization:
+        if message.device.startswith("cuda") and message.memory_utilization and model.kv_specs():
             memory = profile(model, kernels, message)
         self._progress.phase = "idle"
         ready = Ready(

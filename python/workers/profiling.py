@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from octavo.errors import ConfigError
+from octavo.models.pooling import PoolingModel
 from octavo.wire.worker import KvGroupAlloc
+from octavo.workers.pooling.runner import PoolingRunner
 from octavo.workers.runner import Limits, Runner
 from octavo.workers.warmup import BLOCK_TOKENS, blocks_needed, largest_step, small_steps
 
@@ -78,9 +80,14 @@ def _run(model: Model, kernels: Kernels, init: Init) -> int:
     layers = tuple(spec.layer for spec in model.kv_specs())
     group = KvGroupAlloc(0, BLOCK_TOKENS, blocks_needed(*sizes), layers)
     limits = Limits(init.max_num_seqs, init.max_model_len)
-    runner = Runner(model, kernels, limits, (group,), init.device, graph_sizes=())
-    runner.step(largest_step(*sizes))
-    for plan in small_steps(*sizes):
-        runner.step(plan)
+    if init.pooling is not None:
+        assert isinstance(model, PoolingModel)
+        runner: Runner = PoolingRunner(model, kernels, limits, (group,), init.device, init.pooling)
+        runner.step(largest_step(*sizes))
+    else:
+        runner = Runner(model, kernels, limits, (group,), init.device, graph_sizes=())
+        runner.step(largest_step(*sizes))
+        for plan in small_steps(*sizes):
+            runner.step(plan)
     torch.cuda.synchronize(init.device)
     return runner.cache_bytes

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from octavo.models.base import build_model
+from octavo.models.pooling import PoolingModel, build_pooling_model
 from octavo.workers.loading.load import load_weights
+from octavo.workers.pooling.runner import PoolingRunner
 from octavo.workers.runner import Limits, Runner
 
 if TYPE_CHECKING:
@@ -102,6 +104,12 @@ class ResidentModel:
         init = self._init
         limits = Limits(init.max_num_seqs, init.max_model_len, init.max_num_batched_tokens, init.logprobs_mode)
         kernels, groups = self._build.kernels, self._kv.groups
+        if init.pooling is not None:
+            assert isinstance(self.model, PoolingModel)
+            self.runner = PoolingRunner(
+                self.model, kernels, limits, groups, init.device, init.pooling, progress=self._progress
+            )
+            return self.runner
         self.runner = Runner(
             self.model, kernels, limits, groups, init.device, init.graph_sizes, progress=self._progress
         )
@@ -109,7 +117,10 @@ class ResidentModel:
 
     def _blank(self, build: Build) -> Model:
         """Return the model with weights that are nothing yet."""
-        return build_model(self._files.architecture, self._files.config, build)
+        architecture, config, plan = self._files.architecture, self._files.config, self._init.pooling
+        if plan is not None:
+            return build_pooling_model(architecture, config, build, plan)
+        return build_model(architecture, config, build)
 
     def _load(self, overlays: tuple[str, ...]) -> Model:
         model = self._blank(self._build)

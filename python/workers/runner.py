@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from octavo.wire.worker import KvGroupAlloc, SamplePlan, StepPlan
     from octavo.workers.sampling.logprobs import Packed
 
-__all__ = ["Drawn", "Limits", "Runner"]
+__all__ = ["Drawn", "Limits", "Runner", "StepRows", "Vectors"]
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -59,6 +59,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Vectors:
+    """What the rows of a step gave, one after the other."""
+
+    values: Tensor  # [n] float32, device: of all rows
+    shapes: tuple[tuple[int, int], ...]  # of each row: vectors, numbers of a vector
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """The rows of a step that drew, in the order of the plan."""
 
@@ -67,10 +75,11 @@ class Drawn:
     tokens: Tensor  # [R] int64, device; valid until the next step is launched
     logprobs: list[Packed] = field(default_factory=list)  # owners count the rows that drew
     prompt_logprobs: list[Packed] = field(default_factory=list)  # the owner is a slot
+    pooled: Vectors | None = None  # what rows gave instead of tokens
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class StepRows:
     """The rows of a plan, checked."""
 
     slots: Ints  # [R] int64
@@ -91,7 +100,7 @@ class _Held:
 
     step: int
     hidden: Tensor  # [R that draw, hidden] dtype, device
-    rows: _Rows
+    rows: StepRows
     prompt_logprobs: list[Packed]
 
 
@@ -190,7 +199,7 @@ class Runner:
             raise ProtocolError(f"masks of step {plan.step} came, deferred is step {held.step if held else None}")
         return replace(self._sample(held.hidden, held.rows, plan), prompt_logprobs=held.prompt_logprobs)
 
-    def _forward(self, rows: _Rows) -> tuple[Tensor, list[Packed]]:
+    def _forward(self, rows: StepRows) -> tuple[Tensor, list[Packed]]:
         """Compute the step's tokens; return the hidden states of the rows that draw, and what prompts want to know.
 
         Where none does, and none wants to know, the hidden state is that of any token.
@@ -224,7 +233,7 @@ class Runner:
         self._slots.apply()
         self._tables.apply()
 
-    def _rows(self, plan: StepPlan) -> _Rows:
+    def _rows(self, plan: StepPlan) -> StepRows:
         slots, counts = _ints(plan.rows).astype(np.int64), _ints(plan.counts).astype(np.int64)
         samples = np.frombuffer(plan.samples, dtype=np.uint8).astype(np.bool_)
         if any(plan.drafts):
@@ -244,9 +253,9 @@ class Runner:
                 f"step {plan.step}: {counts[at]} tokens from {starts[at]} of {length[at]}, samples {samples[at]}, "
                 f"do not fit slot {slots[at]}"
             )
-        return _Rows(slots, counts, samples, starts)
+        return StepRows(slots, counts, samples, starts)
 
-    def _replay(self, rows: _Rows) -> Drawn | None:
+    def _replay(self, rows: StepRows) -> Drawn | None:
         """Run a step as a recorded one, if it is a decode step that was recorded."""
         slots = rows.slots
         if self._graphs is None or not (rows.samples.all() and (rows.counts == 1).all() and self._sampler.plain(slots)):
@@ -260,7 +269,7 @@ class Runner:
         self._slots.appended(slots)
         return Drawn(slots.astype(np.int32), self._slots.generation[slots], tokens)
 
-    def _prepare(self, rows: _Rows) -> tuple[Tensor, ForwardBatch]:
+    def _prepare(self, rows: StepRows) -> tuple[Tensor, ForwardBatch]:
         begins = np.cumsum(rows.counts) - rows.counts  # [R] each row's first token in the step
         row_of = np.repeat(np.arange(len(rows.slots)), rows.counts)  # [T]
         positions = np.arange(len(row_of)) + (rows.starts - begins)[row_of]  # [T]
@@ -293,7 +302,7 @@ class Runner:
         )
         return self._kernels.attention.prepare(step, self._heads[group.group])
 
-    def _ending(self, rows: _Rows, which: Ints) -> Ending:
+    def _ending(self, rows: StepRows, which: Ints) -> Ending:
         """Return the last tokens of the rows `which`, attended to as rows of one token."""
         last = np.cumsum(rows.counts)[which] - 1
         starts = (rows.starts + rows.counts)[which] - 1
@@ -302,7 +311,7 @@ class Runner:
         ones = np.ones_like(starts)
         return Ending(self._move(last), self._attention(group, starts, ones, len(which), where))
 
-    def _sample(self, hidden: Tensor, rows: _Rows, masks: SamplePlan | None = None) -> Drawn:  # [R, hidden] dtype
+    def _sample(self, hidden: Tensor, rows: StepRows, masks: SamplePlan | None = None) -> Drawn:  # [R, hidden] dtype
         which = np.flatnonzero(rows.samples)
         if not len(which):
             return self._none()
@@ -315,7 +324,7 @@ class Runner:
         self._slots.append(slots, self._move(slots), draws.tokens)
         return Drawn(slots.astype(np.int32), self._slots.generation[slots], draws.tokens, draws.logprobs)
 
-    def _prompt_logprobs(self, hidden: Tensor, rows: _Rows) -> list[Packed]:  # [T, hidden] dtype
+    def _prompt_logprobs(self, hidden: Tensor, rows: StepRows) -> list[Packed]:  # [T, hidden] dtype
         """Return, for slots that want them, the log probabilities of the prompt tokens that follow those computed."""
         packed, begin = [], 0
         for slot, start, count in zip(rows.slots.tolist(), rows.starts.tolist(), rows.counts.tolist(), strict=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from octavo.models.registry import ARCHITECTURES
+from octavo.models.registry import ARCHITECTURES, POOLING_ARCHITECTURES
+from tests.encoders import ENCODERS
 from tests.families import FAMILIES
 
 __all__ = ["page", "table"]
@@ -17,6 +18,13 @@ What `octavo serve` runs, made from the registry (`python/models/registry.py`) a
 model of each gives, in fp32, the tokens that Transformers gives (`tests/parity/test_families.py`), with prefix hits,
 chunked prefill and preemption, on one rank and on two, and out of a GGUF file where there is such a form
 (`tests/parity/test_gguf_families.py`). SmolLM2-135M-Instruct, a Llama, is checked with its real weights.
+
+"""
+_POOLING = """
+## Models that give vectors
+
+Embeddings, labels and scores: [pooling.md](pooling.md). All of the above with `--convert`, and these, checked against
+Transformers (`tests/parity/test_encoders.py`, `tests/parity/test_pooled_decoders.py`):
 
 """
 _FOOT = """
@@ -70,9 +78,22 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def pooling_table() -> str:
+    """Return the architectures of models that give vectors as a Markdown table."""
+    notes = {encoder.stem: encoder.note for encoder in ENCODERS.values()}
+    lines = ["| family | architectures | what the checked model has |", "|---|---|---|"]
+    families: dict[str, list[str]] = {}
+    for name, entry in POOLING_ARCHITECTURES.items():
+        families.setdefault(entry.family, []).append(name)
+    for family, names in families.items():
+        note = next((note for stem, note in notes.items() if f"{stem}Model" in names), "as the decoder")
+        lines.append(f"| {family} | {', '.join(f'`{name}`' for name in names)} | {note} |")
+    return "\n".join(lines) + "\n"
+
+
 def page() -> str:
     """Return docs/models.md."""
-    return _HEAD + table() + _FOOT
+    return _HEAD + table() + _POOLING + pooling_table() + _FOOT
 
 
 if __name__ == "__main__":

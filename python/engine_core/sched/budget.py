@@ -27,6 +27,9 @@ class SchedLimits:
     max_long_prefills: int = 1  # such prompts computed at a time
     max_num_waiting: int | None = None  # requests beyond those that could start at once; None: any number
     priorities: bool = False  # requests with a lower priority value go first; otherwise all in the order of arrival
+    pools: bool = False  # requests get vectors, not tokens
+    pools_last: bool = False  # one vector needs the last token's hidden state alone: prefixes may be in the cache
+    whole_prompts: bool = False  # prompts are never cut
 
 
 #: Where a step has so many chunks' alignments of room for prompts, a chunk that cannot be aligned waits for the next.
@@ -62,6 +65,8 @@ def share(request: Request, budget: int, limits: SchedLimits) -> Share | None:
 
 def cut(start: int, budget: int, limits: SchedLimits) -> int:
     """Return the tokens of a chunk that begins at `start` and that `budget` tokens cut short; 0: it had better wait."""
+    if limits.whole_prompts:
+        return 0
     aligned = (start + budget) // limits.chunk_align * limits.chunk_align - start
     if aligned > 0:
         return aligned

@@ -110,7 +110,7 @@ class Scheduler:
         cache, limits = self._state.cache, self._state.limits
         self._refuse_crowd(message)
         request = Request(message, cache.open_chains(message.domain), limits, matcher)
-        if not cache.fits_ever(len(request.tokens) + 1):
+        if not cache.fits_ever(len(request.tokens) + (message.pooling is None)):
             pools = ", ".join(str(group.pool.capacity * group.block_tokens) for group in cache.groups)
             raise RequestError(
                 f"the request has {len(request.tokens)} tokens, the KV pools hold {pools}; shorten the prompt or raise"
@@ -347,4 +347,5 @@ def _new_row(request: Request) -> NewRow:
         prompt_len=request.prompt_len,
         computed=request.num_computed,
         sampling=request.sampling if request.reads_prompt else without_prompt(request.sampling),
+        pooling=request.pooling,
     )

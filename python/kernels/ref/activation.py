@@ -25,3 +25,10 @@ class RefActivation:
 
     def gelu(self, x: Tensor) -> Tensor:  # [T, I] dtype -> [T, I] dtype
         return F.gelu(x, approximate="tanh")
+
+    def gelu_erf(self, x: Tensor) -> Tensor:  # [T, I] dtype -> [T, I] dtype
+        return F.gelu(x)
+
+    def gelu_erf_mul(self, gate_up: Tensor) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.gelu(gate) * up

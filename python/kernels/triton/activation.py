@@ -58,6 +58,13 @@ class TritonActivation:
     def gelu(self, x: Tensor) -> Tensor:
         return F.gelu(x, approximate="tanh")
 
+    def gelu_erf(self, x: Tensor) -> Tensor:
+        return F.gelu(x)
+
+    def gelu_erf_mul(self, gate_up: Tensor) -> Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.gelu(gate) * up
+
 
 def _gated(gate_up: Tensor, gelu: bool) -> Tensor:  # [T, 2I] dtype -> [T, I] dtype
     count, size = gate_up.shape[0], gate_up.shape[1] // 2

@@ -6,6 +6,7 @@ import torch
 
 from octavo.errors import ConfigError
 from octavo.kernels.api import Kernels
+from octavo.kernels.ref.row_attention import RefRowAttention
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
@@ -48,6 +49,7 @@ def triton_kernels(device: str, dtype: str) -> Kernels:
         activation=TritonActivation(),
         moe=GroupedMoe(),
         attention=attention,
+        rows=RefRowAttention(),
         sample=TritonSample(),
         mask=TritonMask(),
         state=state,

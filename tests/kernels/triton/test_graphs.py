@@ -10,6 +10,7 @@ import torch
 from octavo.kernels.api import Kernels
 from octavo.kernels.ref.logits import RefLogits
 from octavo.kernels.ref.mask import RefMask
+from octavo.kernels.ref.row_attention import RefRowAttention
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.embedding import TritonEmbedding
@@ -54,6 +55,7 @@ def kernels() -> Kernels:
         activation=TritonActivation(),
         moe=GroupedMoe(),
         attention=attention,
+        rows=RefRowAttention(),
         sample=TritonSample(),
         mask=RefMask(),
         state=state,

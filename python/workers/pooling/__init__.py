@@ -1,0 +1,1 @@
+"""Vectors out of hidden states."""
