@@ -31,7 +31,11 @@ pub(crate) fn text(ids: &[u32], limits: Limits, param: &str) -> Result<(), ApiEr
     }
     if ids.len() > limits.max_model_len {
         let length = ids.len().to_string();
-        return Err(ApiError::text_too_long(param, &length, limits.max_model_len));
+        return Err(ApiError::text_too_long(
+            param,
+            &length,
+            limits.max_model_len,
+        ));
     }
     match ids.iter().find(|id| !exists(i64::from(**id), limits)) {
         Some(id) => Err(unknown(i64::from(*id), limits, param)),

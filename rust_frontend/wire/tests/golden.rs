@@ -235,10 +235,7 @@ fn requests() -> Vec<(&'static str, Value)> {
     let args = map(&[("grace", "5"), ("grund", "für später")]);
     vec![
         ("AddRequest/defaults", front(request(1, ""))),
-        (
-            "AddRequest/pooling",
-            front(pooling(request(2, "x"))),
-        ),
+        ("AddRequest/pooling", front(pooling(request(2, "x")))),
         ("AddRequest/all", front(full_request())),
         ("AddRequest/extras", with_extras(full_extras())),
         (

@@ -27,8 +27,14 @@ use crate::warning::warn;
 struct Ready {
     work: Work,
     /// Of a bi-encoder: which texts make up each pair.
-    places: Option<Vec<(usize, usize)>>,
+    places: Option<Places>,
 }
+
+/// Which texts make up each pair.
+type Places = Vec<(usize, usize)>;
+
+/// A text, and the field that it came in.
+type Named<'p> = (&'p str, String);
 
 pub(super) async fn score(
     State(state): State<Arc<AppState>>,
@@ -210,10 +216,7 @@ fn joined(
 }
 
 /// Each text of pairs once, with the field that it came in first, and where those of each pair are.
-fn distinct<'p>(
-    pairs: &'p [Pair],
-    (one, other): (&str, &str),
-) -> (Vec<(&'p str, String)>, Vec<(usize, usize)>) {
+fn distinct<'p>(pairs: &'p [Pair], (one, other): (&str, &str)) -> (Vec<Named<'p>>, Places) {
     let mut known: HashMap<&str, usize> = HashMap::new();
     let mut texts = Vec::new();
     let mut place = |text: &'p str, field: &str, index: usize| {
