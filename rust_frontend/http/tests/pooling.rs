@@ -4,7 +4,7 @@
 
 mod support;
 
-use octavo_engine::GenerateError;
+use octavo_engine::{GenerateError, News};
 use octavo_http::PoolingModel;
 use octavo_wire::Floats;
 use octavo_wire::frontend::{Finish, Pooled, Pooling};
@@ -63,11 +63,14 @@ fn embeds() -> PoolingModel {
 }
 
 fn answer(call: &Call, values: &[f32]) {
-    call.steps.push_pooled(Some(Pooled {
-        width: u32::try_from(values.len()).unwrap(),
-        values: Floats(values.to_vec()),
-    }));
-    call.steps.push_last(&[], None, Finish::new("stop"));
+    call.steps.deliver(News {
+        pooled: Some(Pooled {
+            width: u32::try_from(values.len()).unwrap(),
+            values: Floats(values.to_vec()),
+        }),
+        finish: Some(Finish::new("stop")),
+        ..News::default()
+    });
 }
 
 #[test]
@@ -138,7 +141,7 @@ fn failures_of_the_engine_are_told() {
             message: Some("the engine crashed".to_owned()),
             ..Finish::new("error")
         };
-        call.steps.push_last(&[], None, finish);
+        call.steps.finish(finish);
         let error = client.reply().await.error(500, "internal_error");
         assert_eq!(error["message"], "the engine crashed");
         client
