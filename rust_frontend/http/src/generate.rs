@@ -277,10 +277,7 @@ pub(crate) fn submit(
                 sampling: prepared.child(child),
                 grammar: prepared.grammar.clone(),
                 priority: order.scheduling.priority,
-                domain: order.scheduling.cache_salt.clone().map(|salt| Domain {
-                    salt,
-                    ..Domain::default()
-                }),
+                domain: domain(&order.scheduling),
                 rank: order.scheduling.rank,
                 pooling: None,
             };
@@ -323,6 +320,14 @@ fn asked(prepared: &Prepared) -> Asked {
         temperature: sampling.temperature,
         top_p: sampling.top_p,
     }
+}
+
+/// With whom requests share cached prefixes.
+pub(crate) fn domain(scheduling: &SchedulingFields) -> Option<Domain> {
+    scheduling.cache_salt.clone().map(|salt| Domain {
+        salt,
+        ..Domain::default()
+    })
 }
 
 /// What an answer shows besides text.

@@ -18,7 +18,7 @@ use octavo_wire::frontend::{Logprobs, SamplingExtras, SamplingParams};
 use super::answer;
 use super::work;
 use crate::app::{App, AppState};
-use crate::generate::{limits, scheduling};
+use crate::generate::{domain, limits, scheduling};
 use crate::start::{self, Arrived, arrive, checked};
 use crate::warning::warn;
 
@@ -109,7 +109,7 @@ fn prepare(
             },
             priority: scheduling.priority,
             grammar: None,
-            domain: work::domain(&scheduling),
+            domain: domain(&scheduling),
             pooling: None,
         });
     }

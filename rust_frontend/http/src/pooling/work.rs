@@ -8,11 +8,11 @@ use octavo_edge::{RETRY_S, stopping};
 use octavo_engine::{GenerateError, Step, StepStream, Submission};
 use octavo_render::{PooledPrompt, Reading};
 use octavo_telemetry::Outcome;
-use octavo_wire::frontend::{Domain, Pooled, Pooling, SamplingParams};
+use octavo_wire::frontend::{Pooled, Pooling, SamplingParams};
 use tokio::time::timeout;
 
 use crate::app::App;
-use crate::generate::limits_of;
+use crate::generate::{domain, limits_of};
 use crate::refusal::of_generate;
 
 /// Texts of one request that are in the engine at a time: others of the server want their turn too.
@@ -172,12 +172,4 @@ impl Work {
         };
         self.prompts.into_iter().enumerate().map(one).collect()
     }
-}
-
-/// With whom requests share cached prefixes.
-pub(super) fn domain(scheduling: &SchedulingFields) -> Option<Domain> {
-    scheduling.cache_salt.clone().map(|salt| Domain {
-        salt,
-        ..Domain::default()
-    })
 }
