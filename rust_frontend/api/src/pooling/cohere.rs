@@ -78,7 +78,7 @@ impl CohereEmbedRequest {
                 truncation: truncation(&mut fields)?,
                 scheduling: SchedulingFields {
                     priority: priority.unwrap_or(0),
-                    cache_salt: None,
+                    ..SchedulingFields::default()
                 },
                 ..PoolingOptions::default()
             },

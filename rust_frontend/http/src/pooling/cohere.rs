@@ -39,7 +39,7 @@ pub(super) async fn embed(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let name = id.with_prefix("embd");
     let ready = checked(&state, body, move |app, body| {
         start::model(app, &body)?;
@@ -62,7 +62,8 @@ pub(super) async fn embed(
         };
         Ok((work, request))
     });
-    let (work, request) = ready.await?;
+    let (mut work, request) = ready.await?;
+    pinned.apply(&mut work.scheduling)?;
     let id = work.name.clone();
     let done = work::run(&state.app, work, at).await?;
     let numbers = answer::numbers(&done.vectors) * request.types.len();

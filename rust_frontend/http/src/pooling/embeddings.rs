@@ -21,7 +21,7 @@ pub(super) async fn create(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let name = id.with_prefix("embd");
     let ready = checked(&state, body, move |app, body| {
         let served = start::model(app, &body)?;
@@ -45,7 +45,8 @@ pub(super) async fn create(
         };
         Ok((served, work, request.format, request.ignored))
     });
-    let (model, work, format, ignored) = ready.await?;
+    let (model, mut work, format, ignored) = ready.await?;
+    pinned.apply(&mut work.scheduling)?;
     let mut head = Head {
         id: work.name.clone(),
         created: unix_seconds(),

@@ -27,13 +27,14 @@ pub(super) async fn score(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let id = id.with_prefix("score");
     let name = id.clone();
     let ready = checked(&state, body, move |app, body| {
         let served = start::model(app, &body)?;
         let limits = limits(app)?;
-        let request = GenerativeScoringRequest::from_body(body)?;
+        let mut request = GenerativeScoringRequest::from_body(body)?;
+        pinned.apply(&mut request.scheduling)?;
         let submissions = prepare(app, &name, &request, limits)?;
         Ok((served, submissions, request))
     });
@@ -110,6 +111,7 @@ fn prepare(
             priority: scheduling.priority,
             grammar: None,
             domain: domain(&scheduling),
+            rank: scheduling.rank,
             pooling: None,
         });
     }

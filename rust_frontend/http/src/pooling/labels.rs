@@ -25,7 +25,7 @@ pub(super) async fn classify(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let name = id.with_prefix("classify");
     let ready = checked(&state, body, move |app, body| {
         let served = start::model(app, &body)?;
@@ -43,7 +43,8 @@ pub(super) async fn classify(
         };
         Ok((served, work, pools.labels.clone(), request.ignored))
     });
-    let (model, work, labels, ignored) = ready.await?;
+    let (model, mut work, labels, ignored) = ready.await?;
+    pinned.apply(&mut work.scheduling)?;
     let id = work.name.clone();
     let done = work::run(&state.app, work, at).await?;
     let numbers = answer::numbers(&done.vectors);
@@ -83,7 +84,7 @@ pub(super) async fn pooling(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let name = id.with_prefix("pool");
     let ready = checked(&state, body, move |app, body| {
         let served = start::model(app, &body)?;
@@ -101,7 +102,8 @@ pub(super) async fn pooling(
         };
         Ok((served, work, request.format, request.ignored))
     });
-    let (model, work, format, ignored) = ready.await?;
+    let (model, mut work, format, ignored) = ready.await?;
+    pinned.apply(&mut work.scheduling)?;
     let single = !work.task.starts_with("token_");
     let mut head = Head {
         id: work.name.clone(),

@@ -41,7 +41,7 @@ pub(super) async fn score(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let name = id.with_prefix("score");
     let ready = checked(&state, body, move |app, body| {
         let served = start::model(app, &body)?;
@@ -62,7 +62,8 @@ pub(super) async fn score(
         )?;
         Ok((served, ready, request.ignored))
     });
-    let (model, ready, ignored) = ready.await?;
+    let (model, mut ready, ignored) = ready.await?;
+    pinned.apply(&mut ready.work.scheduling)?;
     let id = ready.work.name.clone();
     let (scores, tokens) = scores(&state.app, ready, at).await?;
     let count = scores.len();
@@ -87,7 +88,7 @@ pub(super) async fn rerank(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Arrived { body, at } = arrive(&state, request).await?;
+    let Arrived { body, at, pinned } = arrive(&state, request).await?;
     let name = id.with_prefix("rerank");
     let ready = checked(&state, body, move |app, body| {
         let served = start::model(app, &body)?;
@@ -115,7 +116,8 @@ pub(super) async fn rerank(
         )?;
         Ok((served, ready, request))
     });
-    let (model, ready, request) = ready.await?;
+    let (model, mut ready, request) = ready.await?;
+    pinned.apply(&mut ready.work.scheduling)?;
     let id = ready.work.name.clone();
     let (scores, tokens) = scores(&state.app, ready, at).await?;
     let count = scores.len();

@@ -163,6 +163,7 @@ impl Work {
             priority: self.scheduling.priority,
             grammar: None,
             domain: domain(&self.scheduling),
+            rank: self.scheduling.rank,
             pooling: Some(Pooling {
                 task: self.task.clone(),
                 activate: self.activate,
