@@ -53,14 +53,8 @@ def engine_config(
     gpus = () if config.device == "cpu" else visible_gpus()
     workers = config.tensor_parallel_size * config.data_parallel_size
     device = choose_device(config.device, workers, gpus, bool(gpus) and torch_has_cuda())
-    if config.max_model_len is not None and config.max_model_len > files.context_len:
-        raise ConfigError(
-            f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
-            "for (its config.json says so); give that or less",
-            "max_model_len",
-        )
     plan = pooling_plan(config, files)
-    context = _context(files, plan)
+    context = _context(config, files, plan)
     batched_tokens = config.max_num_batched_tokens or default_batched_tokens(device, gpus)
     if plan is not None and plan.encoder:
         batched_tokens = _whole(config, config.max_model_len or context, batched_tokens)
@@ -117,8 +111,17 @@ def _dtype(config: ServeConfig, plan: PoolingPlan | None, device: str) -> str:
     return "float32" if plan is not None and plan.encoder and device == "cpu" else "bfloat16"
 
 
-def _context(files: ModelFiles, plan: PoolingPlan | None) -> int:
-    """Return the longest sequence in tokens that is served unless a user says otherwise."""
+def _context(config: ServeConfig, files: ModelFiles, plan: PoolingPlan | None) -> int:
+    """Return the longest sequence in tokens that is served unless a user says otherwise.
+
+    Raises ConfigError where a user says more than the model can.
+    """
+    if config.max_model_len is not None and config.max_model_len > files.context_len:
+        raise ConfigError(
+            f"--max-model-len {config.max_model_len} is beyond the {files.context_len} tokens that the model was made "
+            "for (its config.json says so); give that or less",
+            "max_model_len",
+        )
     told = plan.max_seq_len if plan is not None else None
     return min(files.context_len, told) if told else files.context_len
 
