@@ -266,11 +266,7 @@ pub(crate) fn submit(
                 index,
                 first: child == 0,
             };
-            let name = if single {
-                identity.id.clone()
-            } else {
-                format!("{}-{index}", identity.id)
-            };
+            let name = output_name(&identity.id, single, index);
             let submission = Submission {
                 name: name.clone(),
                 prompt: prepared.prompt.clone(),
@@ -319,6 +315,15 @@ fn asked(prepared: &Prepared) -> Asked {
         max_tokens: sampling.max_tokens,
         temperature: sampling.temperature,
         top_p: sampling.top_p,
+    }
+}
+
+/// What an output is called in logs: by the answer's id, and where there are several by its number.
+fn output_name(id: &str, single: bool, index: u32) -> String {
+    if single {
+        id.to_owned()
+    } else {
+        format!("{id}-{index}")
     }
 }
 
