@@ -101,7 +101,8 @@ def run(policy: str, url: str, work: list[list[int]], args: argparse.Namespace) 
         time.sleep(1.5)  # the cores report once a second
         text = client.get("/metrics").text
     hits, looked = (
-        float(re.findall(rf"octavo:prefix_cache_{name}_total\S* (\S+)", text)[0]) for name in ("hits", "queries")
+        float(re.findall(rf"^octavo:prefix_cache_{name}_total\S* (\S+)$", text, re.M)[0])
+        for name in ("hits", "queries")
     )
     return Row(policy, hits / looked, statistics.median(waits), seconds)
 
