@@ -78,6 +78,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """What the Rust frontend is told (frontend.json in the run folder)."""
 
     listen_fd: int
+    grpc_listen_fd: int | None = None  # None: no gRPC
     engine_endpoints: list[str]  # "ipc:///…/frontend.sock", by data-parallel rank
     tokenizer_dir: str  # tokenizer.json, tokenizer_config.json, generation_config.json, the chat template
     served_model_names: list[str]

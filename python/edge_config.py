@@ -52,6 +52,13 @@ class EdgeSettings:
     uds: str | None = setting(
         None, or_none("none", str), "Server", "Unix socket to listen on instead of a port", "PATH|none"
     )
+    grpc_port: int | None = setting(
+        None,
+        or_none("none", count(0, 65535)),
+        "Server",
+        "port of --host for gRPC too, with the same TLS, keys and limits; 0: a free one, printed when ready",
+        "PORT|none",
+    )
     ssl_certfile: Path | None = setting(  # noqa: RUF009  # a field, as all others
         None,
         or_none("none", file),

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octavo.errors import ConfigError
+from octavo.setting import flag
 
-__all__ = ["Listening", "listening"]
+__all__ = ["Listening", "grpc_listening", "listening"]
 
 _BACKLOG = 1024
 
@@ -44,16 +45,27 @@ def listening(host: str, port: int, uds: str | None, *, tls: bool) -> Iterator[L
                 path.unlink()
 
 
-def _bind(host: str, port: int) -> socket.socket:
+@contextlib.contextmanager
+def grpc_listening(host: str, port: int | None, *, tls: bool) -> Iterator[Listening | None]:
+    """Listen on a port for gRPC; None: there is none. Raises ConfigError where that cannot be."""
+    if port is None:
+        yield None
+        return
+    with _bind(host, port, "grpc_port") as bound:
+        yield Listening(bound, _url(bound, tls), not _is_loopback(bound))
+
+
+def _bind(host: str, port: int, name: str = "port") -> socket.socket:
+    """Bind a port; `name` is the setting that it comes from."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except socket.gaierror as error:
         raise ConfigError(f"--host {host}: no such address ({error.strerror})", "host") from None
     except OSError as error:
-        help = "; choose another --port, or 0 for a free one" if error.errno in (13, 98) else ""
+        help = f"; choose another {flag(name)}, or 0 for a free one" if error.errno in (13, 98) else ""
         reason = "the port is in use" if error.errno == 98 else (error.strerror or str(error))
-        raise ConfigError(f"cannot listen on {host} port {port}: {reason}{help}", "port") from None
+        raise ConfigError(f"cannot listen on {host} port {port}: {reason}{help}", name) from None
 
 
 def _bind_unix(path: Path) -> socket.socket:

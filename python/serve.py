@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -31,7 +30,7 @@ from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervi
 from octavo.config import FrontendConfig, ServeConfig
 from octavo.engine_settings import RESTART_WINDOW_S, core_folder, engine_config, model_files
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
-from octavo.listening import Listening, listening
+from octavo.listening import Listening, grpc_listening, listening
 from octavo.modelfiles import ModelFiles, export_tokenizer
 from octavo.modelfiles.generation import GenerationSource
 from octavo.pooling import pooling_plan
@@ -65,19 +64,22 @@ def serve(config: ServeConfig, name: str = "serve", on_ready: Callable[[str], No
     files = model_files(config)
     tls = config.ssl_certfile is not None
     listens = listening(config.host, config.port, config.uds, tls=tls)
-    with listens as listener, run_folder() as folder, _weight_store(config) as store:
+    listens_grpc = grpc_listening(config.host, config.grpc_port, tls=tls)
+    with listens as listener, listens_grpc as grpc, run_folder() as folder, _weight_store(config) as store:
         generation = GenerationSource(config.generation_config, config.override_generation_config)
         with writing(folder):
             export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
-            _write_configs(config, files, listener.socket, folder, store)
+            _write_configs(config, files, [listener, grpc], folder, store)
         _check_frontend(frontend, folder)
         asks = config.api_key or config.api_key_file is not None or config.ssl_cert_reqs == 2
-        if listener.exposed and not asks:
-            _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", listener.url)
+        for door in (listener, grpc):
+            if door is not None and door.exposed and not asks:
+                _log.warning("%s can be reached from elsewhere and asks for no key: give --api-key", door.url)
         count = config.tensor_parallel_size * config.data_parallel_size
         workers = f"{count} worker" + ("s" if count > 1 else "")
         _log.info("loading %s (%s, %s) for %s", config.model, files.architecture, workers, listener.url)
-        server = _Server(config, frontend, listener, folder, began, on_ready, reloads=not _has_terminal())
+        reloads = not _has_terminal()
+        server = _Server(config, frontend, listener, folder, began, on_ready, reloads=reloads, grpc=grpc)
         return anyio.run(server.run)
 
 
@@ -143,13 +145,17 @@ def _weight_store(config: ServeConfig) -> Iterator[str]:
 
 
 def _write_configs(
-    config: ServeConfig, files: ModelFiles, listener: socket.socket, folder: Path, weight_store: str
+    config: ServeConfig, files: ModelFiles, doors: Sequence[Listening | None], folder: Path, weight_store: str
 ) -> None:
+    """Write what frontend and engine core are told; `doors` are the sockets of HTTP and of gRPC."""
+    listen_fd, grpc_listen_fd = (None if door is None else door.socket.fileno() for door in doors)
+    assert listen_fd is not None
     ranks = range(config.data_parallel_size)
     endpoints = [f"ipc://{core_folder(folder, config, rank)}/frontend.sock" for rank in ranks]
     key = secrets.token_hex(16)
     frontend = FrontendConfig(
-        listen_fd=listener.fileno(),
+        listen_fd=listen_fd,
+        grpc_listen_fd=grpc_listen_fd,
         engine_endpoints=endpoints,
         link_key=key,
         tokenizer_dir=str(folder / "tokenizer"),
@@ -196,12 +202,14 @@ class _Server:
     began: float
     on_ready: Callable[[str], None] = tell_ready
     reloads: bool = False  # SIGHUP means that files are to be read again
+    grpc: Listening | None = None
     _frontend_pid: int | None = None
     _up: set[str] = field(default_factory=set)
     _said_ready: bool = False
     _stopping: bool = False
     _forced: bool = False  # by a second signal
     _on_trial: frozenset[str] = frozenset()  # engine cores that requests may have killed, which the frontend tries
+    _supervisor: Supervisor | None = None
 
     async def run(self) -> int:
         supervisor = Supervisor(
@@ -216,9 +224,10 @@ class _Server:
             limit=RestartLimit(max_restarts=self.config.max_restarts, window_s=RESTART_WINDOW_S),
             on_exit=self._on_exit,
         )
+        self._supervisor = supervisor
         failure: ChildrenFailed | None = None
         async with anyio.create_task_group() as group:
-            group.start_soon(self._watch_signals, supervisor, group.cancel_scope)
+            group.start_soon(self._watch_signals, group.cancel_scope)
             try:
                 await supervisor.run()
             except ChildrenFailed as error:  # caught here, because the group would wrap it
@@ -229,7 +238,7 @@ class _Server:
         _log.info("stopped")
         return 1 if self._forced else 0
 
-    async def _watch_signals(self, supervisor: Supervisor, scope: anyio.CancelScope) -> None:
+    async def _watch_signals(self, scope: anyio.CancelScope) -> None:
         """Stop in order at the first signal, at once at the second; SIGHUP without a terminal is for the frontend."""
         numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if self.reloads else [])]
         with anyio.open_signal_receiver(*numbers) as signals:
@@ -242,11 +251,16 @@ class _Server:
                     self._forced = True
                     scope.cancel()
                     return
-                self._stopping = True
-                patience = self.config.shutdown_timeout
-                wait = f"; running requests have {patience:g} s" if patience else ""
-                _log.info("%s: stopping%s (again: at once)", signal.Signals(number).name, wait)
-                supervisor.stop()
+                self._stop(signal.Signals(number).name, " (again: at once)")
+
+    def _stop(self, why: str, note: str = "") -> None:
+        """Begin the end."""
+        self._stopping = True
+        patience = self.config.shutdown_timeout
+        wait = f"; running requests have {patience:g} s" if patience else ""
+        _log.info("%s: stopping%s%s", why, wait, note)
+        assert self._supervisor is not None
+        self._supervisor.stop()
 
     def _reload(self) -> None:
         """Let the frontend read its keys and certificates again."""
@@ -266,7 +280,8 @@ class _Server:
 
     def _frontend(self) -> ProcessActor[dict[str, Any]]:
         argv = [self.frontend, "--config", str(self.folder / "frontend.json")]
-        return self._process("frontend", argv, (self.listener.socket.fileno(),))
+        doors = (self.listener, self.grpc)
+        return self._process("frontend", argv, tuple(door.socket.fileno() for door in doors if door is not None))
 
     def _process(self, name: str, argv: list[str], fds: tuple[int, ...]) -> ProcessActor[dict[str, Any]]:
         return ProcessActor(
@@ -286,6 +301,8 @@ class _Server:
         if message["event"] == "trial":
             tried = self._engines[int(message.get("rank", 0))]
             self._on_trial = self._on_trial | {tried} if message.get("active") else self._on_trial - {tried}
+        if message["event"] == "shutdown" and not self._stopping:
+            self._stop("a client asks for the end")
         if message["event"] not in ("listening", "ready"):
             return
         if message["event"] == "listening":
@@ -297,6 +314,9 @@ class _Server:
             seconds = time.monotonic() - self.began
             _log.info("%s is served at %s after %.1f s", self.config.names[0], url, seconds)
             self.on_ready(url)
+            if self.grpc is not None:
+                with contextlib.suppress(OSError):
+                    print(f"gRPC is ready at {self.grpc.url}", flush=True)
 
     def _on_exit(self, exit: ChildExit) -> Verdict | None:
         if isinstance(exit.error, ProcessDied) and exit.error.returncode in (_EXIT_FINAL, _EXIT_EXHAUSTED):

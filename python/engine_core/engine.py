@@ -285,7 +285,11 @@ class EngineCore(Actor[EngineMessage]):
         """Return what there is to know of the engine."""
         info = msgspec.structs.asdict(self.info())
         state = msgspec.structs.asdict(info.pop("model_state"))
-        return {"info": msgspec.json.encode({"version": VERSION, **info, **state}).decode()}
+        events = self._config.kv_events
+        names = ("endpoint", "replay_endpoint", "topic")
+        sources = [] if events is None else [{name: getattr(events, name) for name in names}]
+        told = {"version": VERSION, **info, **state, "kv_events": sources}
+        return {"info": msgspec.json.encode(told).decode()}
 
     def control_done(
         self,

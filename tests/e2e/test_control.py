@@ -175,7 +175,7 @@ def test_a_pause_aborts_or_waits_and_new_requests_wait(server: Server, trainer: 
     assert long.finish == "abort" and 2 <= len(long.tokens) < 400
     assert server.get("/ready").status_code == 503 and server.get("/health").status_code == 200
     late = Stream(server, 4)
-    trainer.get("/engine_info")
+    trainer.get("/server_info")
     assert not late.tokens
     trainer.post("/resume")
     assert len(late.end()) == 4
@@ -206,7 +206,7 @@ def test_rl03_sleep_and_wake_give_the_same_outputs(server: Server, trainer: Trai
     trainer.post("/wake_up", tags="weights")
     assert trainer.get("/is_sleeping") == {"is_sleeping": True}
     late = Stream(server, 4)
-    assert trainer.get("/engine_info")["state"] == "sleeping" and not late.tokens
+    assert trainer.get("/server_info")["engine"]["state"] == "sleeping" and not late.tokens
     trainer.post("/wake_up", tags="kv_cache")
     assert trainer.get("/is_sleeping") == {"is_sleeping": False}
     assert (len(stream.end()), len(late.end())) == (100, 4)
@@ -277,7 +277,7 @@ def test_without_a_store_requests_wait_for_the_weights(tiny: Path, other: Path) 
         expected, _ = complete(server)
         check_tokens(other, Check(PROMPT, expected))
         server.kill("worker-1")
-        wait_for(lambda: trainer.get("/engine_info")["state"] == "unusable", 60, "unusable")
+        wait_for(lambda: trainer.get("/server_info")["engine"]["state"] == "unusable", 60, "unusable")
         body = {"model": "tiny", "prompt": PROMPT, "max_tokens": 8}
         answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
         assert answer.status_code == 500 and "the weights of version 'new' are gone" in answer.text

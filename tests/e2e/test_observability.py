@@ -58,5 +58,5 @@ def test_top_and_server_info(server: Server) -> None:
     info = server.get("/server_info").json()
     assert info["models"] == ["tiny"]
     assert info["ready"]
-    assert info["engine"]["block_size"] == 16
+    assert info["engine"]["block_tokens"] == 16
     assert info["settings"]["edge"]["tls"] is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from octavo.errors import ConfigError
-from octavo.listening import listening
+from octavo.listening import grpc_listening, listening
 
 
 @pytest.fixture
@@ -75,3 +75,13 @@ def test_a_socket_that_nobody_serves_is_replaced_and_nothing_else_is(folder: Pat
 def test_a_path_that_is_too_long_is_named(folder: Path) -> None:
     with pytest.raises(ConfigError, match="--uds"), listening("", 0, str(folder / ("x" * 200)), tls=False):
         pass
+
+
+def test_a_port_of_grpc_that_is_in_use_is_named() -> None:
+    with grpc_listening("127.0.0.1", None, tls=False) as none:
+        assert none is None
+    with grpc_listening("127.0.0.1", 0, tls=True) as door:
+        assert door is not None and door.url.startswith("https://127.0.0.1:") and not door.exposed
+        port = door.socket.getsockname()[1]
+        with pytest.raises(ConfigError, match="--grpc-port"), grpc_listening("127.0.0.1", port, tls=False):
+            pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -52,7 +53,8 @@ def _has_protos(ref: str) -> bool:
     return subprocess.run(command, cwd=make_proto.ROOT, capture_output=True, check=False).returncode == 0
 
 
-def test_python_code_is_current(descriptors: bytes) -> None:
+def test_descriptors_and_python_code_are_current(descriptors: bytes) -> None:
+    assert descriptors == make_proto.DESCRIPTORS.read_bytes(), STALE
     files = {file.name: file for file in FileDescriptorSet.FromString(descriptors).file}
     for module in (inference_pb2, control_pb2):
         now = files[module.DESCRIPTOR.name]
@@ -78,6 +80,15 @@ def test_python_files_are_those_of_the_compiler(tmp_path: Path) -> None:
     assert len(made) == 6
     for path in made:
         assert path.read_text() == (make_proto.PYTHON / path.name).read_text(), f"{path.name}: {STALE}"
+
+
+def test_rust_code_is_current(descriptors: bytes) -> None:
+    """By the digest in its first line; from scratch where OCTAVO_PROTO_RUST is set, which builds the generator."""
+    code = make_proto.RUST.read_text(encoding="utf-8")
+    assert code.startswith(make_proto.head(descriptors)), STALE
+    if os.environ.get("OCTAVO_PROTO_RUST"):
+        made = make_proto.rust_code(make_proto.described(comments=True))
+        assert make_proto.head(descriptors) + made == code, STALE
 
 
 def test_the_reference_is_current_and_everything_is_explained() -> None:

@@ -103,8 +103,7 @@ impl ApiError {
 
     /// 504: the answer was not complete within so many seconds.
     pub fn timed_out(seconds: f64) -> Self {
-        let message =
-            format!("The request was not answered within {seconds} s, the server's limit.");
+        let message = format!("The request was not answered within {seconds} s, its limit.");
         Self::new(ErrorKind::Timeout, "request_timeout", message)
     }
 

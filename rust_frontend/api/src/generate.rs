@@ -104,19 +104,25 @@ pub(crate) fn token_ids(fields: &mut Map<String, Value>, name: &str) -> Result<V
 
 /// Takes the name that a client gives a request.
 pub(crate) fn request_id(fields: &mut Map<String, Value>) -> Result<Option<String>, ApiError> {
-    let Some(id) = field::string(fields, "request_id")? else {
-        return Ok(None);
-    };
+    let given = field::string(fields, "request_id")?;
+    given.map(|id| checked_request_id(&id)).transpose()
+}
+
+/// Checks the name that a client gives a request.
+///
+/// # Errors
+/// 400 for one that logs and headers cannot hold.
+pub fn checked_request_id(id: &str) -> Result<String, ApiError> {
     let sane = (1..=MAX_REQUEST_ID).contains(&id.len())
         && id
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
     if sane {
-        return Ok(Some(id));
+        return Ok(id.to_owned());
     }
     let message = format!(
         "'request_id' must be 1 to {MAX_REQUEST_ID} letters, digits or any of `-_.:`; got {}.",
-        field::shown(&Value::String(id))
+        field::shown(&Value::String(id.to_owned()))
     );
     Err(ApiError::invalid("request_id", message))
 }

@@ -43,6 +43,7 @@ pub use error::{ApiError, ErrorBody, ErrorKind, ErrorObject};
 pub use extras::{ExtraFields, RepetitionFields, ThinkingFields};
 pub use generate::{
     GenerateChoice, GenerateRequest, GenerateResponse, RenderedRequest, StreamOptions,
+    checked_request_id,
 };
 pub use logprobs::{
     ChatLogprob, ChatLogprobs, CompletionLogprobs, LEAST, PromptLogprobs, TopLogprob,

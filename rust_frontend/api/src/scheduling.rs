@@ -8,6 +8,9 @@ use crate::field;
 /// Longest salt, in bytes: a name or a hash, not a document.
 const MAX_SALT: usize = 1024;
 
+/// Longest name of a session, in bytes.
+const MAX_SESSION: usize = 256;
+
 /// What both generating routes take; ranges hold already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchedulingFields {
@@ -17,6 +20,8 @@ pub struct SchedulingFields {
     pub cache_salt: Option<String>,
     /// The data-parallel rank that must serve the request; `None`: any.
     pub rank: Option<u32>,
+    /// Requests of one session are best served by the engine that has their prefixes. Not empty.
+    pub session_id: Option<String>,
 }
 
 impl SchedulingFields {
@@ -25,7 +30,8 @@ impl SchedulingFields {
         let wanted = "an integer from -2^63 to 2^63-1, lower for earlier";
         Ok(Self {
             priority: field::integer(fields, "priority", i64::MIN, wanted)?.unwrap_or(0),
-            cache_salt: cache_salt(fields)?,
+            cache_salt: bounded(fields, "cache_salt", MAX_SALT, " to share the cache")?,
+            session_id: bounded(fields, "session_id", MAX_SESSION, "")?,
             rank: rank(fields)?,
         })
     }
@@ -64,16 +70,22 @@ fn rank(fields: &mut Map<String, Value>) -> Result<Option<u32>, ApiError> {
     .transpose()
 }
 
-fn cache_salt(fields: &mut Map<String, Value>) -> Result<Option<String>, ApiError> {
-    let salt = field::string(fields, "cache_salt")?;
-    match salt {
-        Some(salt) if salt.is_empty() || salt.len() > MAX_SALT => Err(ApiError::invalid(
-            "cache_salt",
+/// A text that is not empty and not too long.
+fn bounded(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    most: usize,
+    why: &str,
+) -> Result<Option<String>, ApiError> {
+    let text = field::string(fields, name)?;
+    match text {
+        Some(text) if text.is_empty() || text.len() > most => Err(ApiError::invalid(
+            name,
             format!(
-                "'cache_salt' must have from 1 to {MAX_SALT} bytes; got {}. Leave it out to share the cache.",
-                salt.len()
+                "'{name}' must have from 1 to {most} bytes; got {}. Leave it out{why}.",
+                text.len()
             ),
         )),
-        _ => Ok(salt),
+        _ => Ok(text),
     }
 }

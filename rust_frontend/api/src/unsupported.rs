@@ -84,7 +84,6 @@ const ROWS: &[Row] = &[
     ),
     Row("store", On::Chat, Neutral::Bool(false)),
     Row("request_id", On::Both, Neutral::Null),
-    Row("session_id", On::Both, Neutral::Null),
     Row("return_tokens_as_token_ids", On::Both, Neutral::Bool(false)),
     Row("return_token_offsets", On::Both, Neutral::Bool(false)),
     Row("return_prompt_text", On::Chat, Neutral::Bool(false)),

@@ -184,7 +184,6 @@ fn what_is_not_implemented_is_refused_by_name() {
     for (extra, param) in [
         (json!({"functions": [{"name": "f"}]}), "functions"),
         (json!({"best_of": 2}), "best_of"),
-        (json!({"session_id": "s"}), "session_id"),
         (json!({"modalities": ["text", "audio"]}), "modalities"),
         (
             json!({"stream": true, "stream_options": {"continuous_usage_stats": true}}),

@@ -74,15 +74,17 @@ impl Drop for TokenTicket {
     }
 }
 
-/// Requests that each caller has open.
+/// Requests that each caller has open, at all doors together.
 #[derive(Debug, Default)]
-pub(crate) struct PerCaller {
+pub struct PerCaller {
     limit: Option<usize>,
     open: Mutex<HashMap<Caller, usize>>,
 }
 
 impl PerCaller {
-    pub(crate) fn new(limit: Option<usize>) -> Self {
+    /// A caller may have so many open; `None`: any number.
+    #[must_use]
+    pub fn new(limit: Option<usize>) -> Self {
         Self {
             limit,
             open: Mutex::default(),

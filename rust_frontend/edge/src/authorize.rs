@@ -37,18 +37,16 @@ struct Door {
     open: Arc<PerCaller>,
 }
 
-/// Puts the keys in front of all routes of the router, if any are configured. A caller may have so many requests open;
-/// `None`: any number.
+/// Puts the keys in front of all routes of the router, if any are configured. `open` counts what each caller has open.
 pub fn authorized(
     router: Router,
     keys: Arc<Keys>,
     table: AccessTable,
-    max_requests: Option<usize>,
+    open: Arc<PerCaller>,
 ) -> Router {
     if !keys.required() {
         return router;
     }
-    let open = Arc::new(PerCaller::new(max_requests));
     router.layer(from_fn_with_state(Door { keys, table, open }, ask))
 }
 
@@ -157,7 +155,7 @@ mod tests {
         for path in ["/open", "/tokens", "/of/{name}", "/unlisted"] {
             router = router.route(path, get(|| async { "in" }));
         }
-        authorized(router, Arc::new(keys), TABLE, None)
+        authorized(router, Arc::new(keys), TABLE, Arc::default())
     }
 
     async fn status(router: &Router, path: &str, header: Option<(&str, &str)>) -> u16 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request};
 use bytes::{Bytes, BytesMut};
+use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use octavo_api::{ApiError, ErrorKind};
@@ -100,19 +101,29 @@ impl BodyReader {
     /// 400 for another kind of content or a body that stops coming, 413 for one that is too large, 429 while too many are
     /// being read, 503 while the server lags.
     pub async fn read(&self, request: Request) -> Result<JsonBody, ApiError> {
-        let (head, mut body) = request.into_parts();
         self.lag.check()?;
-        check_content_type(&head.headers)?;
-        let limit = self.limit(head.extensions.get::<MatchedPath>());
-        let collected = timeout(self.total, self.collect(&mut body, limit)).await;
-        let collected =
-            collected.unwrap_or_else(|_| Err(refusal::body_stalled(self.total.as_secs())));
-        if let (true, Ok(body)) = (self.tell, &collected) {
+        check_content_type(request.headers())?;
+        let (head, mut body) = request.into_parts();
+        let read = self.bytes(&head, &mut body).await;
+        if let (true, Ok(body)) = (self.tell, &read) {
             tell(head.extensions.get::<RequestId>(), &body.bytes);
         }
+        read
+    }
+
+    /// Reads a whole body, whatever it is.
+    ///
+    /// # Errors
+    /// As [`Self::read`], but for the kind of content.
+    pub async fn bytes(&self, head: &Parts, body: &mut Body) -> Result<JsonBody, ApiError> {
+        self.lag.check()?;
+        let limit = self.limit(head.extensions.get::<MatchedPath>());
+        let collected = timeout(self.total, self.collect(body, limit)).await;
+        let collected =
+            collected.unwrap_or_else(|_| Err(refusal::body_stalled(self.total.as_secs())));
         match collected {
             Err(error) if error.kind == ErrorKind::TooLarge => {
-                self.discard(&mut body, &head.headers, limit).await;
+                self.discard(body, &head.headers, limit).await;
                 Err(error)
             }
             other => other,

@@ -46,10 +46,30 @@ impl fmt::Display for Place {
     }
 }
 
+/// What the clients of a socket speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 from the first byte, as gRPC does.
+    Http2,
+}
+
+impl Protocol {
+    /// Its name in TLS.
+    pub(crate) fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
 /// A socket that listens.
 pub struct Listener {
     socket: Socket,
     place: Place,
+    protocol: Protocol,
     tls: Option<Arc<Tls>>,
 }
 
@@ -81,8 +101,21 @@ impl Listener {
         Self {
             socket,
             place,
+            protocol: Protocol::Http1,
             tls: None,
         }
+    }
+
+    /// Speaks another protocol than HTTP/1.1.
+    #[must_use]
+    pub fn speaking(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
+    /// What clients speak.
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Speaks TLS with all clients.
@@ -100,7 +133,8 @@ impl Listener {
 
     /// What greets the next client that speaks TLS.
     pub(crate) fn tls(&self) -> Option<TlsAcceptor> {
-        self.tls.as_ref().map(|tls| tls.acceptor())
+        let tls = self.tls.as_ref()?;
+        Some(tls.acceptor(self.protocol))
     }
 
     /// Where clients connect.

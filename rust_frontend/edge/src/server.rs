@@ -1,17 +1,18 @@
-//! The accept loop and the life of a connection.
+//! The accept loops and the life of a connection.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use futures::future::select_all;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::held::HeldBody;
-use crate::listener::{Arrival, Listener};
+use crate::listener::{Arrival, Listener, Protocol};
 use crate::peer::{Peer, names_of};
 use crate::settings::Settings;
 use crate::shutdown::Shutdown;
@@ -43,32 +44,55 @@ pub async fn serve(
     shutdown: &Shutdown,
     patience: Duration,
 ) -> io::Result<()> {
-    let host = Host {
+    serve_all(vec![(listener, router)], settings, shutdown, patience).await
+}
+
+/// As [`serve`], with several sockets whose clients share the limits of connections and the end.
+///
+/// # Errors
+/// One of the sockets does not listen.
+pub async fn serve_all(
+    entrances: Vec<(Listener, Router)>,
+    settings: &Settings,
+    shutdown: &Shutdown,
+    patience: Duration,
+) -> io::Result<()> {
+    let handshakes = Arc::new(Semaphore::new(settings.max_handshakes));
+    let places = Arc::new(Semaphore::new(settings.max_connections));
+    let host = |router, protocol| Host {
         router,
+        protocol,
         settings: settings.clone(),
         shutdown: shutdown.clone(),
-        handshakes: Arc::new(Semaphore::new(settings.max_handshakes)),
-        places: Arc::new(Semaphore::new(settings.max_connections)),
+        handshakes: Arc::clone(&handshakes),
+        places: Arc::clone(&places),
         late: false,
     };
+    let hosts: Vec<(Listener, Host)> = entrances
+        .into_iter()
+        .map(|(listener, router)| {
+            let host = host(router, listener.protocol());
+            (listener, host)
+        })
+        .collect();
     let (connections, late) = (TaskTracker::new(), TaskTracker::new());
     let result = tokio::select! {
-        result = accept(&listener, &host, &connections) => result,
+        result = accept_all(&hosts, &connections) => result,
         () = shutdown.draining() => Ok(()),
     };
     shutdown.drain();
     connections.close();
-    let last = Host {
-        late: true,
-        ..host.clone()
-    };
+    let last: Vec<(Listener, Host)> = hosts
+        .into_iter()
+        .map(|(listener, host)| (listener, Host { late: true, ..host }))
+        .collect();
     let end = end(&connections, settings, shutdown, patience);
     tokio::select! {
         () = end => {}
         // It fails only where the loop above failed.
-        () = forever(accept(&listener, &last, &late)) => {}
+        () = forever(accept_all(&last, &late)) => {}
     }
-    drop(listener);
+    drop(last);
     late.close();
     let _ = timeout(LATE, late.wait()).await;
     shutdown.abandon();
@@ -76,6 +100,23 @@ pub async fn serve(
     late.wait().await;
     result
 }
+
+/// Accepts connections at all sockets, until one of them does not listen.
+async fn accept_all(hosts: &[(Listener, Host)], connections: &TaskTracker) -> io::Result<()> {
+    let loops = hosts
+        .iter()
+        .map(|(listener, host)| Box::pin(accept(listener, host, connections)));
+    select_all(loops).await.0
+}
+
+/// Requests that a connection of HTTP/2 may have open; clients keep further ones back.
+const STREAMS: u32 = 1024;
+/// Bytes of a request's body that its client may send before they are read, in HTTP/2.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// Likewise of all bodies of a connection.
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Bytes of an answer that wait for a client to take them, in HTTP/2.
+const SEND_BUFFER: usize = 64 << 10;
 
 /// Who came while the server was ending has so long to read that it ends.
 const LATE: Duration = Duration::from_millis(100);
@@ -108,6 +149,7 @@ async fn end(
 #[derive(Clone)]
 struct Host {
     router: Router,
+    protocol: Protocol,
     settings: Settings,
     shutdown: Shutdown,
     handshakes: Arc<Semaphore>,
@@ -190,12 +232,8 @@ impl Host {
     /// Serves one connection until either side ends it.
     async fn connection<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S, peer: Peer) {
         let settings = &self.settings;
-        let patience = Patience {
-            head: settings.head_timeout,
-            idle: settings.idle_timeout,
-        };
         let activity = Arc::<Activity>::default();
-        let stream = WaitGuard::new(stream, Arc::clone(&activity), patience);
+        let stream = WaitGuard::new(stream, Arc::clone(&activity), self.patience());
         let io = TokioIo::new(StallGuard::new(stream, settings.write_timeout));
         let router = self.router.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -207,19 +245,57 @@ impl Host {
                 Ok::<_, std::convert::Infallible>(response.map(|body| HeldBody::new(body, busy)))
             }
         });
-        let mut connection = pin!(
-            http1::Builder::new()
-                .timer(TokioTimer::new())
-                .keep_alive(!self.late)
-                .header_read_timeout(None)
-                .max_header_size(settings.max_head_bytes)
-                .max_buf_size(settings.max_head_bytes)
-                .serve_connection(io, service)
-        );
+        match self.protocol {
+            Protocol::Http1 => {
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .keep_alive(!self.late)
+                    .header_read_timeout(None)
+                    .max_header_size(settings.max_head_bytes)
+                    .max_buf_size(settings.max_head_bytes)
+                    .serve_connection(io, service);
+                self.drive(pin!(connection), http1::Connection::graceful_shutdown)
+                    .await;
+            }
+            Protocol::Http2 => {
+                let head = u32::try_from(settings.max_head_bytes).unwrap_or(u32::MAX);
+                let connection = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .max_concurrent_streams(STREAMS)
+                    .max_header_list_size(head)
+                    .initial_stream_window_size(STREAM_WINDOW)
+                    .initial_connection_window_size(CONNECTION_WINDOW)
+                    .max_send_buf_size(SEND_BUFFER)
+                    .keep_alive_interval(Some(settings.keep_alive))
+                    .keep_alive_timeout(settings.write_timeout)
+                    .serve_connection(io, service);
+                self.drive(pin!(connection), http2::Connection::graceful_shutdown)
+                    .await;
+            }
+        }
+    }
+
+    /// How long the connection may go without a request. HTTP/2 has frames between requests, which begin no head.
+    fn patience(&self) -> Patience {
+        let idle = self.settings.idle_timeout;
+        Patience {
+            head: match self.protocol {
+                Protocol::Http1 => self.settings.head_timeout,
+                Protocol::Http2 => idle,
+            },
+            idle,
+        }
+    }
+
+    /// Keeps a connection going until its end, which `finish` begins when the server ends.
+    async fn drive<C>(&self, mut connection: Pin<&mut C>, finish: impl FnOnce(Pin<&mut C>))
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
         let result = tokio::select! {
             result = &mut connection => result,
             () = self.last_request() => {
-                connection.as_mut().graceful_shutdown();
+                finish(connection.as_mut());
                 tokio::select! {
                     result = &mut connection => result,
                     () = self.shutdown.abandoning() => return,

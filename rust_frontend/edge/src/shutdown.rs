@@ -8,12 +8,23 @@ use tokio_util::sync::CancellationToken;
 /// an error that their clients can read. After `abandon` connections are dropped as they are.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
+    asked: CancellationToken,
     drain: CancellationToken,
     cut: CancellationToken,
     abandon: CancellationToken,
 }
 
 impl Shutdown {
+    /// Asks whoever runs this server to end it: a client may, the server does not end by itself.
+    pub fn ask(&self) {
+        self.asked.cancel();
+    }
+
+    /// Waits until somebody asks for the end.
+    pub async fn asked(&self) {
+        self.asked.cancelled().await;
+    }
+
     /// Begins the first stage.
     pub fn drain(&self) {
         self.drain.cancel();

@@ -71,7 +71,7 @@ impl TlsFiles {
     ///
     /// # Errors
     /// A file that is missing or no PEM, a key that is not the certificate's, client certificates without roots.
-    pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn load(&self) -> Result<ServerConfig, TlsError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::Mismatch(error.to_string()))?;
@@ -82,15 +82,13 @@ impl TlsFiles {
         let key = PrivateKeyDer::from_pem_file(&self.key)
             .map_err(|error| named(KEY, &self.key, &error))?;
         let chain = certificates(CERTIFICATES, &self.certificates)?;
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| {
+        builder.with_single_cert(chain, key).map_err(|error| {
             TlsError::Mismatch(format!(
                 "{CERTIFICATES} {} and {KEY} {} cannot serve TLS together: {error}",
                 self.certificates.display(),
                 self.key.display()
             ))
-        })?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        })
     }
 
     /// All files that are read.

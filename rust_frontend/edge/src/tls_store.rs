@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 
+use crate::listener::Protocol;
 use crate::reload::Reload;
 use crate::tls::{TlsError, TlsFiles};
 
@@ -13,7 +14,29 @@ use crate::tls::{TlsError, TlsFiles};
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Current>,
+}
+
+/// One configuration for each protocol: they differ in what ALPN offers.
+#[derive(Debug, Clone)]
+struct Current {
+    http1: Arc<ServerConfig>,
+    http2: Arc<ServerConfig>,
+}
+
+impl Current {
+    fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let config = files.load()?;
+        let offering = |protocol: Protocol| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![protocol.alpn().to_vec()];
+            Arc::new(config)
+        };
+        Ok(Self {
+            http1: offering(Protocol::Http1),
+            http2: offering(Protocol::Http2),
+        })
+    }
 }
 
 impl Tls {
@@ -22,14 +45,17 @@ impl Tls {
     /// # Errors
     /// As [`TlsFiles::load`].
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
-        let current = RwLock::new(files.load()?);
+        let current = RwLock::new(Current::read(&files)?);
         Ok(Self { files, current })
     }
 
     /// What greets the next client. Connections keep the configuration that they began with.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self, protocol: Protocol) -> TlsAcceptor {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        TlsAcceptor::from(Arc::clone(&current))
+        TlsAcceptor::from(Arc::clone(match protocol {
+            Protocol::Http1 => &current.http1,
+            Protocol::Http2 => &current.http2,
+        }))
     }
 }
 
@@ -43,7 +69,7 @@ impl Reload for Tls {
     }
 
     fn reload(&self) -> Result<(), String> {
-        let read = self.files.load().map_err(|error| error.to_string())?;
+        let read = Current::read(&self.files).map_err(|error| error.to_string())?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }

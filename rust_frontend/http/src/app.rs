@@ -6,8 +6,8 @@ use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::{get, post};
 use octavo_edge::{
-    Access, AccessTable, BodyReader, Compute, Keys, Role, Settings, Shutdown, TokenBudget,
-    authorized, guarded, unix_seconds,
+    Access, AccessTable, BodyReader, Compute, Keys, PerCaller, Role, Settings, Shutdown,
+    TokenBudget, authorized, guarded, unix_seconds,
 };
 use octavo_engine::Generate;
 use octavo_render::Renderer;
@@ -21,7 +21,7 @@ use crate::project::shaped;
 use crate::responses::{self, ResponseStore, Responses};
 use crate::{control, generate, inference, messages, pooling, status};
 
-/// Who may use which route. A route that is missing here needs [`Role::Admin`].
+/// Who may use which route of HTTP and which service of gRPC. What is missing here needs [`Role::Admin`].
 pub const ACCESS: AccessTable = &[
     ("/v1/chat/completions", Access::Needs(Role::Inference)),
     ("/v1/completions", Access::Needs(Role::Inference)),
@@ -72,12 +72,29 @@ pub const ACCESS: AccessTable = &[
     ("/abort_weight_update", Access::Needs(Role::Admin)),
     ("/update_weight_version", Access::Needs(Role::Admin)),
     ("/weight_info", Access::Needs(Role::Admin)),
-    ("/engine_info", Access::Needs(Role::Admin)),
     ("/get_world_size", Access::Needs(Role::Admin)),
     ("/server_info", Access::Needs(Role::Admin)),
+    ("/shutdown", Access::Needs(Role::Admin)),
     ("/reset_prefix_cache", Access::Needs(Role::Admin)),
     ("/reset_mm_cache", Access::Needs(Role::Admin)),
     ("/reset_encoder_cache", Access::Needs(Role::Admin)),
+    (
+        "/octavo.v1.InferenceService/{method}",
+        Access::Needs(Role::Inference),
+    ),
+    (
+        "/octavo.v1.ControlService/{method}",
+        Access::Needs(Role::Admin),
+    ),
+    ("/grpc.health.v1.Health/{method}", Access::Open),
+    (
+        "/grpc.reflection.v1.ServerReflection/{method}",
+        Access::Needs(Role::Inference),
+    ),
+    (
+        "/grpc.reflection.v1alpha.ServerReflection/{method}",
+        Access::Needs(Role::Inference),
+    ),
 ];
 
 /// What the routes stand on.
@@ -108,41 +125,57 @@ pub struct App {
     pub shutdown: Shutdown,
 }
 
-/// An `App` and what is derived from it.
-pub(crate) struct AppState {
+/// An `App` and what is derived from it: what the doors of a server share.
+pub struct AppState {
     pub(crate) app: App,
     pub(crate) bodies: BodyReader,
     pub(crate) compute: Compute,
     pub(crate) responses: Responses,
+    pub(crate) callers: Arc<PerCaller>,
     /// Unix time in seconds at which this server began.
     pub(crate) created: u64,
 }
 
 impl App {
-    /// Builds the routes. Must be called on a tokio runtime, which measures its own lag.
-    pub fn into_router(self) -> Router {
-        let metrics = Arc::clone(&self.metrics);
-        let keys = Arc::clone(&self.keys);
+    /// Builds what the doors share.
+    pub fn shared(self) -> Arc<AppState> {
         let bodies = BodyReader::new(&self.settings).with_limits(BODY_LIMITS);
-        let compute = Compute::new(self.settings.compute_threads);
-        let text = Arc::new(TextState {
-            service: self.text_service(),
-            bodies: bodies.clone(),
-            compute: compute.clone(),
-            shutdown: self.shutdown.clone(),
-        });
-        let state = Arc::new(AppState {
+        Arc::new(AppState {
             bodies,
-            compute,
+            compute: Compute::new(self.settings.compute_threads),
             responses: Responses::new(self.responses.clone()),
+            callers: Arc::new(PerCaller::new(self.settings.max_requests_per_key)),
             created: unix_seconds(),
             app: self,
+        })
+    }
+
+    /// Builds the routes of a server without another door. Must be called on a tokio runtime, which measures its own lag.
+    pub fn into_router(self) -> Router {
+        self.shared().router()
+    }
+
+    /// What answers between text and ids: held against what the engine says, and before there is one, the model's files.
+    fn text_service(&self) -> TextService {
+        let (generate, told) = (Arc::clone(&self.generate), self.renderer.limits());
+        let limits = move || generate.info().map_or(told, |info| limits_of(&info));
+        TextService::new(Arc::clone(&self.renderer), self.model_names.clone(), limits)
+    }
+}
+
+impl AppState {
+    /// Builds the routes. Must be called on a tokio runtime, which measures its own lag.
+    pub fn router(self: &Arc<Self>) -> Router {
+        let state = Arc::clone(self);
+        let (metrics, keys) = (Arc::clone(&self.app.metrics), Arc::clone(&self.app.keys));
+        let text = Arc::new(TextState {
+            service: self.app.text_service(),
+            bodies: self.bodies.clone(),
+            compute: self.compute.clone(),
+            shutdown: self.app.shutdown.clone(),
         });
-        let (max_requests, access_log) = {
-            let settings = &state.app.settings;
-            (settings.max_requests_per_key, settings.access_log)
-        };
-        tokio::spawn(state.bodies.lag().measure());
+        let access_log = self.app.settings.access_log;
+        tokio::spawn(self.bodies.lag().measure());
         let router = Router::new()
             .route("/v1/chat/completions", post(generate::chat))
             .route("/v1/completions", post(generate::completion))
@@ -166,18 +199,12 @@ impl App {
             .route("/version", get(status::version))
             .route("/metrics", get(status::metrics))
             .route("/server_info", get(status::server_info))
+            .route("/shutdown", post(status::shutdown))
             .merge(control::routes())
             .merge(pooling::routes())
             .with_state(state)
             .merge(text_routes(text));
-        let router = authorized(router, keys, ACCESS, max_requests);
+        let router = authorized(router, keys, ACCESS, Arc::clone(&self.callers));
         guarded(router, metrics, access_log).layer(from_fn(shaped))
-    }
-
-    /// What answers between text and ids: held against what the engine says, and before there is one, the model's files.
-    fn text_service(&self) -> TextService {
-        let (generate, told) = (Arc::clone(&self.generate), self.renderer.limits());
-        let limits = move || generate.info().map_or(told, |info| limits_of(&info));
-        TextService::new(Arc::clone(&self.renderer), self.model_names.clone(), limits)
     }
 }

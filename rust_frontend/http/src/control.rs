@@ -79,7 +79,6 @@ const OPERATIONS: &[Operation] = &[
     post("/abort_weight_update", "abort_weight_update", texts),
     Operation { body: &[Field::Text("new_version")], ..post("/update_weight_version", "update_weight_version", renamed) },
     get("/weight_info", "weight_info", texts),
-    get("/engine_info", "server_info", info),
     Operation { query: &["include_dp"], ..get("/get_world_size", "server_info", world_size) },
     Operation {
         query: &["reset_running_requests", "reset_external"],

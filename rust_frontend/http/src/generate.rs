@@ -9,7 +9,7 @@ use axum::response::Response;
 use octavo_api::{
     ApiError, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields, served_name,
 };
-use octavo_edge::{JsonBody, RETRY_S, Refusal, RequestId, stopping, unix_seconds};
+use octavo_edge::{RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared, few_enough};
 use octavo_telemetry::{Asked, Caller, RequestMetrics};
@@ -43,16 +43,16 @@ pub(crate) async fn completion(
 }
 
 /// A request that is ready for the engine.
-struct Ready {
-    model: String,
+pub(crate) struct Ready {
+    pub(crate) model: String,
     stream: bool,
     include_usage: bool,
-    reasoning: ReasoningFields,
+    pub(crate) reasoning: ReasoningFields,
     /// What stands before each answer of a chat.
     echo: Option<String>,
     /// Names of fields without effect.
     ignored: Vec<String>,
-    order: Order,
+    pub(crate) order: Order,
 }
 
 /// What the engine is asked for, and what the answer shows of it.
@@ -83,7 +83,7 @@ async fn handle(
     let body = state.bodies.read(request).await?;
     let length = work(&body.bytes);
     let worker = Arc::clone(&state);
-    let prepare = move || prepare(&worker.app, route, &body);
+    let prepare = move || prepare(&worker.app, route, Body::parse(&body.bytes)?);
     let mut ready = state.compute.run(length, prepare).await?;
     pinned.apply(&mut ready.order.scheduling)?;
 
@@ -118,9 +118,11 @@ async fn handle(
     Ok(warn(response, &ready.ignored))
 }
 
-/// How much work a body is, in bytes of plain text: compiling a grammar takes as long as reading a large body.
+/// How much compiling a grammar is, in bytes of plain text: it takes as long as reading a large body.
+pub(crate) const GRAMMAR: usize = 64 << 10;
+
+/// How much work a body is, in bytes of plain text.
 pub(crate) fn work(body: &[u8]) -> usize {
-    const GRAMMAR: usize = 64 << 10;
     let asks = |name: &str| memchr::memmem::find(body, name.as_bytes()).is_some();
     let guided = asks("\"response_format\"")
         || asks("\"structured_outputs\"")
@@ -129,9 +131,8 @@ pub(crate) fn work(body: &[u8]) -> usize {
     body.len().max(if guided { GRAMMAR } else { 0 })
 }
 
-/// Parses, checks and renders a body.
-fn prepare(app: &App, route: Route, body: &JsonBody) -> Result<Ready, ApiError> {
-    let body = Body::parse(&body.bytes)?;
+/// Checks and renders a body.
+pub(crate) fn prepare(app: &App, route: Route, body: Body) -> Result<Ready, ApiError> {
     let model = served_name(&app.model_names, body.model()?)?;
     match route {
         Route::Chat => prepare_chat(app, model, body),

@@ -44,6 +44,14 @@ impl Interrupt {
         self.armed.disarm();
     }
 
+    /// As [`Self::within`], where that is less than the limit that holds already.
+    pub(crate) fn no_later(&mut self, limit: Option<Duration>) {
+        let set = self.limit.as_ref().map(|(_, limit)| *limit);
+        if limit.is_some_and(|limit| set.is_none_or(|set| limit < set)) {
+            self.within(limit);
+        }
+    }
+
     /// Ready when the request must end.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Interruption> {
         if self.cut.is_cancelled() {

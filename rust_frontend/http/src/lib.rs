@@ -11,6 +11,7 @@ mod armed;
 mod blocks;
 mod body_limits;
 mod control;
+mod door;
 mod envelope;
 mod generate;
 mod inference;
@@ -34,6 +35,8 @@ mod status;
 mod warning;
 mod whole;
 
-pub use app::{ACCESS, App};
+pub use app::{ACCESS, App, AppState};
+pub use door::{Asked, Gained, Kind, Running};
+pub use output::End;
 pub use pooling::PoolingModel;
 pub use responses::{ResponseStore, StoreLimits};

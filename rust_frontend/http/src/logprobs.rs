@@ -16,6 +16,9 @@ use crate::route::Route;
 pub(crate) enum Shown {
     Chat(ChatLogprobs),
     Completion(CompletionLogprobs),
+    /// As they are; no route of HTTP writes them.
+    #[serde(skip)]
+    Bare(Vec<TokenLogprobs>),
 }
 
 impl Shown {
@@ -24,6 +27,7 @@ impl Shown {
         match (self, more) {
             (Self::Chat(all), Self::Chat(more)) => all.content.extend(more.content),
             (Self::Completion(all), Self::Completion(more)) => all.extend(more),
+            (Self::Bare(all), Self::Bare(more)) => all.extend(more),
             _ => {}
         }
     }
@@ -32,6 +36,8 @@ impl Shown {
 /// What an output's tokens come with.
 pub(crate) struct Told {
     route: Route,
+    /// Whether they keep no shape of a route.
+    bare: bool,
     renderer: Arc<Renderer>,
     text: LogprobText,
     waiting: VecDeque<TokenLogprobs>,
@@ -42,11 +48,17 @@ impl Told {
     pub(crate) fn new(route: Route, renderer: Arc<Renderer>, text: LogprobText) -> Self {
         Self {
             route,
+            bare: false,
             renderer,
             text,
             waiting: VecDeque::new(),
             given: 0,
         }
+    }
+
+    /// Gives them as they are, in no shape of a route.
+    pub(crate) fn bare(&mut self) {
+        self.bare = true;
     }
 
     /// Says that so many characters stand before the output.
@@ -68,6 +80,9 @@ impl Told {
         }
         self.given += count;
         let tokens: Vec<TokenLogprobs> = self.waiting.drain(..count).collect();
+        if self.bare {
+            return Some(Shown::Bare(tokens));
+        }
         Some(match self.route {
             Route::Chat => Shown::Chat(ChatLogprobs {
                 content: tokens.into_iter().map(ChatLogprob::from).collect(),

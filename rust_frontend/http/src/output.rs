@@ -43,10 +43,13 @@ impl Piece {
 
 /// How an answer ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct End {
-    pub(crate) reason: FinishReason,
-    pub(crate) stop: Option<StopReason>,
-    pub(crate) usage: Usage,
+pub struct End {
+    /// Why.
+    pub reason: FinishReason,
+    /// What of the request's stops ended it.
+    pub stop: Option<StopReason>,
+    /// Tokens of prompt and output.
+    pub usage: Usage,
 }
 
 /// The token ids of a request that asked for them.
@@ -159,6 +162,20 @@ impl Output {
     /// Ends with an error what is not complete by then.
     pub(crate) fn within(mut self, limit: Option<Duration>) -> Self {
         self.interrupt.within(limit);
+        self
+    }
+
+    /// As [`Self::within`], where that is less than the limit that holds already.
+    pub(crate) fn no_later(mut self, limit: Option<Duration>) -> Self {
+        self.interrupt.no_later(limit);
+        self
+    }
+
+    /// Gives log probabilities as they are, in no shape of a route.
+    pub(crate) fn with_bare_logprobs(mut self) -> Self {
+        if let Some(told) = &mut self.extras.told {
+            told.bare();
+        }
         self
     }
 

@@ -1,18 +1,21 @@
 //! The routes that say how the server is: models, liveness, readiness, version, metrics.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
 use octavo_edge::{RETRY_S, Refusal, stopping, unix_seconds};
 use octavo_engine::{Generate, RankView};
 use octavo_telemetry::{EngineView, RankFigures};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use crate::app::AppState;
+use crate::app::{App, AppState};
 
 /// Lists the served names.
 pub(crate) async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList> {
@@ -38,57 +41,105 @@ pub(crate) async fn model(
 }
 
 /// Liveness: 200 while the engine is there or may still come back.
-pub(crate) async fn health(State(state): State<Arc<AppState>>) -> Response {
-    if state.app.generate.alive() {
-        return Json(json!({"status": "ok"})).into_response();
-    }
-    let message = "The engine has given up; the server's log says why. Restart the server.";
-    Refusal(ApiError::unavailable(message, RETRY_S)).into_response()
+pub(crate) async fn health(State(state): State<Arc<AppState>>) -> Result<Json<Value>, Refusal> {
+    state.alive()?;
+    Ok(Json(json!({"status": "ok"})))
 }
 
 /// Readiness: 200 while an engine is ready and requests are accepted.
-pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
-    if !state.app.shutdown.accepting() {
-        return Refusal(stopping()).into_response();
-    }
-    if state.app.generate.ready() {
-        return Json(json!({"status": "ready"})).into_response();
-    }
-    Refusal(ApiError::unavailable("No engine is ready yet.", RETRY_S)).into_response()
+pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Result<Json<Value>, Refusal> {
+    state.ready()?;
+    Ok(Json(json!({"status": "ready"})))
 }
 
 pub(crate) async fn version() -> Json<Value> {
     Json(json!({"version": octavo_wire::VERSION}))
 }
 
-/// Says what this server is and how it was set up.
-pub(crate) async fn server_info(State(state): State<Arc<AppState>>) -> Json<Value> {
-    let app = &state.app;
-    let engine = app.generate.info().map(|info| {
+/// An engine that is away for longer does not hold up what is told of the server.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the engine says of itself; while it does not answer, what was known of it last; `None` before one was ready.
+async fn engine_info(app: &App) -> Option<Value> {
+    let asked = app.generate.control("server_info", BTreeMap::new());
+    let told = timeout(PATIENCE, asked).await.ok().and_then(Result::ok);
+    let told = told.and_then(|result| serde_json::from_str(result.get("info")?).ok());
+    told.or_else(|| known(app))
+}
+
+fn known(app: &App) -> Option<Value> {
+    app.generate.info().map(|info| {
+        let state = info.model_state.as_ref();
         json!({
+            "weight_version": state.map_or("0", |state| state.weight_version.as_str()),
+            "state": state.map_or("running", |state| state.state.as_str()),
             "model": info.model,
             "dtype": info.dtype,
             "max_model_len": info.max_model_len,
             "vocab_size": info.vocab_size,
             "num_blocks": info.num_blocks,
-            "block_size": info.block_tokens,
+            "block_tokens": info.block_tokens,
             "max_num_seqs": info.max_num_seqs,
             "world_size": info.world_size,
             "prefix_caching": info.prefix_caching,
             "startup_ms": info.startup_ms,
         })
-    });
-    Json(json!({
-        "version": octavo_wire::VERSION,
-        "models": app.model_names,
-        "created": state.created,
-        "uptime_s": unix_seconds().saturating_sub(state.created),
-        "ready": app.generate.ready() && app.shutdown.accepting(),
-        "engine_restarts": app.generate.restarts(),
-        "engine": engine,
-        "ranks": ranks(app.generate.as_ref()),
-        "settings": app.about,
-    }))
+    })
+}
+
+/// Says what this server is, how it was set up, and what its engine says of itself.
+pub(crate) async fn server_info(State(state): State<Arc<AppState>>) -> Json<Value> {
+    Json(state.server_info().await)
+}
+
+/// Ends the server in order, as SIGTERM does.
+pub(crate) async fn shutdown(State(state): State<Arc<AppState>>) -> Json<Value> {
+    state.app.shutdown.ask();
+    Json(json!({"status": "shutting_down"}))
+}
+
+impl AppState {
+    /// Liveness.
+    ///
+    /// # Errors
+    /// 503 once the engine has given up.
+    pub fn alive(&self) -> Result<(), ApiError> {
+        if self.app.generate.alive() {
+            return Ok(());
+        }
+        let message = "The engine has given up; the server's log says why. Restart the server.";
+        Err(ApiError::unavailable(message, RETRY_S))
+    }
+
+    /// Readiness.
+    ///
+    /// # Errors
+    /// 503 while no engine is ready or the server ends.
+    pub fn ready(&self) -> Result<(), ApiError> {
+        if !self.app.shutdown.accepting() {
+            return Err(stopping());
+        }
+        if self.app.generate.ready() {
+            return Ok(());
+        }
+        Err(ApiError::unavailable("No engine is ready yet.", RETRY_S))
+    }
+
+    /// What this server is, how it was set up, and what its engine says of itself.
+    pub async fn server_info(&self) -> Value {
+        let app = &self.app;
+        json!({
+            "version": octavo_wire::VERSION,
+            "models": app.model_names,
+            "created": self.created,
+            "uptime_s": unix_seconds().saturating_sub(self.created),
+            "ready": self.ready().is_ok(),
+            "engine_restarts": app.generate.restarts(),
+            "engine": engine_info(app).await,
+            "ranks": ranks(app.generate.as_ref()),
+            "settings": app.about,
+        })
+    }
 }
 
 /// How each engine core is, by data-parallel rank.

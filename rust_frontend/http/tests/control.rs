@@ -54,7 +54,7 @@ fn queries_become_arguments() {
         }
         let reply = client.ask("POST", "/pause?mod=keep").await;
         assert_eq!(reply.error(400, "invalid_value")["param"], "mod");
-        for path in ["/is_paused", "/is_sleeping", "/weight_info", "/engine_info"] {
+        for path in ["/is_paused", "/is_sleeping", "/weight_info"] {
             assert_eq!(client.get(path).await.head.status, 200, "{path}");
             assert_eq!(client.ask("POST", path).await.head.status, 405, "{path}");
         }

@@ -26,6 +26,13 @@ fn keys() -> Keys {
     Keys::new(&[], Some(&file)).unwrap()
 }
 
+/// The paths of HTTP.
+fn table() -> impl Iterator<Item = &'static (&'static str, Access)> {
+    ACCESS
+        .iter()
+        .filter(|(path, _)| !path.ends_with("/{method}"))
+}
+
 /// A request to a path of the table: an empty GET or a POST of an empty object, with a key or without.
 fn request(method: &str, path: &str, key: Option<&str>) -> String {
     let path = path.replace("{*name}", "test").replace("{id}", "x");
@@ -41,7 +48,7 @@ fn request(method: &str, path: &str, key: Option<&str>) -> String {
 fn a_route_opens_to_its_role_alone() {
     within(async {
         let server = Server::locked(keys()).await;
-        for (path, access) in ACCESS {
+        for (path, access) in table() {
             for method in ["GET", "POST"] {
                 let mut statuses = Vec::new();
                 for key in [None, Some("some-other-key")]
@@ -78,7 +85,7 @@ fn a_route_opens_to_its_role_alone() {
 fn every_route_of_the_table_exists() {
     within(async {
         let server = Server::start().await;
-        for (path, _) in ACCESS {
+        for (path, _) in table() {
             let mut found = false;
             for method in ["GET", "POST"] {
                 let mut client = server.connect().await;

@@ -264,7 +264,7 @@ fn a_panic_in_a_handler_fails_that_request_alone() {
 }
 
 #[test]
-fn refusals_of_the_engine_have_their_own_status() {
+fn gr01_refusals_of_the_engine_have_their_own_status() {
     within(async {
         let server = Server::start().await;
         let mut client = server.connect().await;

@@ -12,6 +12,10 @@ pub struct TokenLogprobs {
     pub token: TopLogprob,
     /// The others asked for: the best first, or in the order of the request.
     pub top: Vec<TopLogprob>,
+    /// The ids of all these.
+    pub ids: Vec<i32>,
+    /// The token's place in the whole vocabulary, from 1.
+    pub rank: i32,
     /// Where its text begins, in characters from the beginning of the output.
     pub offset: usize,
 }
@@ -43,19 +47,23 @@ impl LogprobText {
         ids: &[i32],
         logprobs: &Logprobs,
     ) -> Vec<TokenLogprobs> {
-        let rows = rows(logprobs);
+        let ranks = logprobs.ranks.iter().copied();
         ids.iter()
-            .zip(rows)
-            .map(|(&id, row)| {
+            .zip(rows(logprobs).zip(ranks))
+            .map(|(&id, (row, rank))| {
                 let offset = self.characters;
                 let mut text = String::new();
                 self.decoder.push(&[id.cast_unsigned()], &mut text);
                 self.characters += text.chars().count();
-                let mut entries = row.map(|(id, value)| entry(tokenizer, id, value));
+                let (ids, values): (Vec<i32>, Vec<f32>) = row.unzip();
+                let pairs = ids.iter().zip(values);
+                let mut entries = pairs.map(|(&id, value)| entry(tokenizer, id, value));
                 let token = entries.next().unwrap_or_else(|| entry(tokenizer, id, 0.0));
                 TokenLogprobs {
                     token,
                     top: entries.collect(),
+                    ids,
+                    rank,
                     offset,
                 }
             })
@@ -81,15 +89,17 @@ pub fn completion_logprobs(tokens: &[TokenLogprobs]) -> CompletionLogprobs {
         lists.text_offset.push(token.offset);
         lists.token_logprobs.push(Some(token.token.logprob));
         lists.tokens.push(token.token.token.clone());
-        lists.top_logprobs.push(Some(by_text(token)));
+        lists
+            .top_logprobs
+            .push(Some(by_text(&token.token, &token.top)));
     }
     lists
 }
 
 /// The token and its alternatives by their texts. Of two with one text (bytes that are no characters) the better stays.
-fn by_text(token: &TokenLogprobs) -> Map<String, Value> {
+fn by_text(token: &TopLogprob, top: &[TopLogprob]) -> Map<String, Value> {
     let mut map = Map::new();
-    for entry in std::iter::once(&token.token).chain(&token.top) {
+    for entry in std::iter::once(token).chain(top) {
         let known = map.get(&entry.token).and_then(Value::as_f64);
         if known.is_none_or(|known| known < entry.logprob) {
             map.insert(entry.token.clone(), json!(entry.logprob));
@@ -142,10 +152,9 @@ pub(crate) fn echoed(
             .token_logprobs
             .push(token.as_ref().map(|token| token.logprob));
         lists.tokens.push(entry(tokenizer, id, 0.0).token);
-        lists.top_logprobs.push(token.map(|token| {
-            let top = entries.collect();
-            by_text(&TokenLogprobs { token, top, offset })
-        }));
+        lists
+            .top_logprobs
+            .push(token.map(|token| by_text(&token, &entries.collect::<Vec<_>>())));
     }
     lists
 }

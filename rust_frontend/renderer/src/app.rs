@@ -9,8 +9,8 @@ use axum::{Json, Router};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
 use octavo_edge::{
-    Access, AccessTable, BodyReader, Compute, Keys, Refusal, Role, Settings, Shutdown, authorized,
-    guarded, stopping, unix_seconds,
+    Access, AccessTable, BodyReader, Compute, Keys, PerCaller, Refusal, Role, Settings, Shutdown,
+    authorized, guarded, stopping, unix_seconds,
 };
 use octavo_render_http::{TextService, TextState, text_routes};
 use octavo_telemetry::Metrics;
@@ -73,7 +73,7 @@ pub(crate) fn router(
         router,
         Arc::clone(keys),
         ACCESS,
-        settings.max_requests_per_key,
+        Arc::new(PerCaller::new(settings.max_requests_per_key)),
     );
     guarded(router, metrics, settings.access_log)
 }

@@ -22,6 +22,7 @@ pub(crate) struct Args {
 const MORE: &str = "\
 Fields of the configuration (octavo.config.FrontendConfig):
   listen_fd            number of an inherited TCP or Unix socket that is bound and listens
+  grpc_listen_fd       likewise for gRPC; null: there is none
   engine_endpoints     where engine cores connect, by rank: a list of ipc:///run/octavo/frontend-0.sock and so on
   tokenizer_dir        folder with tokenizer.json, tokenizer_config.json, chat template, ...
   served_model_names   names that requests may use; the first is the main one
@@ -67,7 +68,7 @@ mod tests {
         let mut command = Args::command();
         command.clone().debug_assert();
         let help = command.render_long_help().to_string();
-        let fields = "listen_fd engine_endpoints tokenizer_dir served_model_names seed max_open_requests \
+        let fields = "listen_fd grpc_listen_fd engine_endpoints tokenizer_dir served_model_names seed max_open_requests \
             replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
             enable_auto_tool_choice format_files api_keys api_key_file log_level \
             trust_request_chat_template edge";

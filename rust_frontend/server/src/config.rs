@@ -16,6 +16,9 @@ use crate::otlp;
 pub(crate) struct Config {
     /// A bound and listening TCP socket that this process inherits.
     pub(crate) listen_fd: i32,
+    /// Likewise for gRPC; `None`: there is none.
+    #[serde(default)]
+    pub(crate) grpc_listen_fd: Option<i32>,
     /// `ipc://…`, one for each data-parallel rank; this process binds them, engine cores connect.
     pub(crate) engine_endpoints: Vec<String>,
     /// tokenizer.json, `tokenizer_config.json`, `generation_config.json`, config.json, the chat template.
@@ -135,6 +138,11 @@ impl Config {
             return Err(format!(
                 "listen_fd is {}; it must be 3 or more, an inherited socket",
                 self.listen_fd
+            ));
+        }
+        if let Some(fd) = self.grpc_listen_fd.filter(|fd| *fd < 3) {
+            return Err(format!(
+                "grpc_listen_fd is {fd}; it must be 3 or more, an inherited socket"
             ));
         }
         if self.served_model_names.is_empty() {

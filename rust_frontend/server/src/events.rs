@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use octavo_edge::Shutdown;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -54,4 +55,10 @@ pub(crate) async fn report_trials(rank: usize, mut trial: watch::Receiver<bool>)
         let active = *trial.borrow_and_update();
         report("trial", json!({"active": active, "rank": rank}));
     }
+}
+
+/// Tells the supervisor that a client asks for the end of the server.
+pub(crate) async fn report_asked(shutdown: Shutdown) {
+    shutdown.asked().await;
+    report("shutdown", json!({}));
 }

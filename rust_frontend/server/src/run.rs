@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use octavo_edge::{
-    Failure, Keys, Listener, Reload, Shutdown, Signals, Tls, TokenBudget, serve, watch,
+    Failure, Keys, Listener, Protocol, Reload, Shutdown, Signals, Tls, TokenBudget, serve_all,
+    watch,
 };
 use octavo_engine::{EngineClient, EngineConfig, Fleet};
-use octavo_http::{App, ResponseStore, StoreLimits};
+use octavo_http::{App, AppState, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::Metrics;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::events::{beat, report, report_trials};
+use crate::events::{beat, report, report_asked, report_trials};
 use crate::otlp::Otlp;
 use crate::process::{self, Inherited};
 
@@ -24,7 +26,8 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
     let keys = keys(config)?;
     let tls = tls(config)?;
-    let listener = listen(config, tls.as_ref())?;
+    let listener = listen(config.listen_fd, "listen_fd", tls.as_ref())?;
+    let grpc = grpc_listener(config, tls.as_ref())?;
     let renderer = load(config)?;
     let clients = connect(config).await?;
     let trials: Vec<_> = clients.iter().map(|client| client.trial()).collect();
@@ -50,17 +53,19 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         settings: settings.clone(),
         shutdown: shutdown.clone(),
     };
+    let entrances = entrances(&app.shared(), listener, grpc)?;
     let patience = config.shutdown_timeout().map_err(Failure::Config)?;
     tokio::spawn(signals.obey(shutdown.clone()));
     let mut parts: Vec<Arc<dyn Reload>> = vec![keys];
     parts.extend(tls.map(|tls| tls as Arc<_>));
     tokio::spawn(watch(parts));
-    announce(&listener);
+    announce(&entrances);
     beat().map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
     for (rank, trial) in trials.into_iter().enumerate() {
         tokio::spawn(report_trials(rank, trial));
     }
-    let served = serve(listener, app.into_router(), &settings, &shutdown, patience).await;
+    tokio::spawn(report_asked(shutdown.clone()));
+    let served = serve_all(entrances, &settings, &shutdown, patience).await;
     // What still runs was told to end; the engine must know before this process goes.
     fleet.shutdown(Duration::ZERO).await;
     if let Some(traces) = traces {
@@ -118,19 +123,42 @@ fn tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
         .map(Arc::new))
 }
 
-fn listen(config: &Config, tls: Option<&Arc<Tls>>) -> Result<Listener, Failure> {
-    let fd = config.listen_fd;
+fn listen(fd: i32, name: &str, tls: Option<&Arc<Tls>>) -> Result<Listener, Failure> {
     let listener = process::inherited_listener(fd).and_then(|socket| match socket {
         Inherited::Tcp(socket) => Listener::new(socket),
         Inherited::Unix(socket) => Listener::unix(socket),
     });
     let listener = listener.map_err(|error| {
-        Failure::config(format!("listen_fd {fd} is no socket that listens: {error}"))
+        Failure::config(format!("{name} {fd} is no socket that listens: {error}"))
     })?;
     Ok(match tls {
         Some(tls) => listener.with_tls(Arc::clone(tls)),
         None => listener,
     })
+}
+
+/// The socket of gRPC, where there is to be one.
+fn grpc_listener(config: &Config, tls: Option<&Arc<Tls>>) -> Result<Option<Listener>, Failure> {
+    let listener = config
+        .grpc_listen_fd
+        .map(|fd| listen(fd, "grpc_listen_fd", tls));
+    let listener = listener.transpose()?;
+    Ok(listener.map(|listener| listener.speaking(Protocol::Http2)))
+}
+
+/// The sockets with what answers on them, HTTP first.
+fn entrances(
+    state: &Arc<AppState>,
+    http: Listener,
+    grpc: Option<Listener>,
+) -> Result<Vec<(Listener, Router)>, Failure> {
+    let mut entrances = vec![(http, state.router())];
+    if let Some(listener) = grpc {
+        let router = octavo_grpc::router(state)
+            .map_err(|error| Failure::other(format!("gRPC's descriptors: {error}")))?;
+        entrances.push((listener, router));
+    }
+    Ok(entrances)
 }
 
 fn load(config: &Config) -> Result<Renderer, Failure> {
@@ -182,7 +210,15 @@ async fn connect(config: &Config) -> Result<Vec<Arc<EngineClient>>, Failure> {
 }
 
 /// Tells the supervisor that connections are answered from now on.
-fn announce(listener: &Listener) {
-    let fields = json!({"pid": std::process::id(), "address": listener.place().to_string()});
+fn announce(entrances: &[(Listener, Router)]) {
+    let places: Vec<String> = entrances
+        .iter()
+        .map(|(listener, _)| listener.place().to_string())
+        .collect();
+    let fields = json!({
+        "pid": std::process::id(),
+        "address": places.first(),
+        "grpc_address": places.get(1),
+    });
     report("listening", fields);
 }
