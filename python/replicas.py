@@ -91,6 +91,11 @@ def _ports(config: ServeConfig) -> list[int]:
         )
     if config.uds is not None:
         raise ConfigError("--data-parallel-multi-port-external-lb listens on ports: leave --uds out", "uds")
+    if config.grpc_port is not None:
+        raise ConfigError(
+            "--data-parallel-multi-port-external-lb serves HTTP: leave --grpc-port out, or start the servers one by one",
+            "grpc_port",
+        )
     if config.port == 0 or config.port + size > 65536:
         raise ConfigError(
             f"--data-parallel-multi-port-external-lb uses {size} ports from --port on, which is {config.port}: "

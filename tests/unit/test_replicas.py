@@ -27,6 +27,7 @@ def config(**given: str) -> ServeConfig:
     [
         ({"data_parallel_size": "1"}, "data_parallel_size"),
         ({"uds": "/tmp/x"}, "uds"),
+        ({"grpc_port": "1"}, "grpc_port"),
         ({"port": "0"}, "port"),
         ({"port": "65534"}, "port"),
         ({"port": "9254"}, "data_parallel_supervisor_port"),

@@ -18,10 +18,10 @@ use octavo_http::ACCESS;
 use serde_json::{Value, json};
 use support::{Server, ask, within};
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::{Code, Request, Status};
-use tonic_health::pb::HealthCheckRequest;
+use tonic::{Code, Request, Status, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
@@ -188,68 +188,71 @@ fn wrong_arguments_and_states_have_their_codes() {
     });
 }
 
+fn health_of(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest {
+        service: service.to_owned(),
+    }
+}
+
+/// The next status that a watch is told; `None`: it is over.
+async fn told(watch: &mut Streaming<HealthCheckResponse>) -> Option<ServingStatus> {
+    let message = watch.message().await.unwrap();
+    message.map(|message| message.status())
+}
+
 #[test]
-fn health_flips_when_the_engine_is_gone_and_when_the_server_ends() {
+fn health_follows_the_engine() {
+    within(async {
+        let server = Server::start().await;
+        let mut client = HealthClient::new(server.channel().await);
+        let control = "octavo.v1.ControlService";
+        let mut watch = client.watch(health_of("")).await.unwrap().into_inner();
+        assert_eq!(told(&mut watch).await, Some(ServingStatus::Serving));
+        let unknown = client.check(health_of("nothing")).await.unwrap_err();
+        assert_eq!(unknown.code(), Code::NotFound);
+        server.script.ready.store(false, Ordering::SeqCst);
+        assert_eq!(told(&mut watch).await, Some(ServingStatus::NotServing));
+        let found = client.check(health_of(control)).await.unwrap();
+        assert_eq!(found.into_inner().status(), ServingStatus::Serving);
+        server.script.alive.store(false, Ordering::SeqCst);
+        let found = client.check(health_of(control)).await.unwrap();
+        assert_eq!(found.into_inner().status(), ServingStatus::NotServing);
+        server.script.alive.store(true, Ordering::SeqCst);
+        server.script.ready.store(true, Ordering::SeqCst);
+        assert_eq!(told(&mut watch).await, Some(ServingStatus::Serving));
+    });
+}
+
+#[test]
+fn the_end_is_told_to_watches_which_hold_up_nothing() {
     within(async {
         let patience = Duration::from_secs(20);
         let server = Server::start_with(Settings::default(), Keys::default(), patience).await;
-        let channel = server.channel().await;
-        let mut client = HealthClient::new(channel.clone());
-        let of = |service: &str| HealthCheckRequest {
-            service: service.to_owned(),
-        };
-        let control = "octavo.v1.ControlService";
-        let mut watch = client.watch(of("")).await.unwrap().into_inner();
-        let mut unknown = client.watch(of("nothing")).await.unwrap().into_inner();
-        let status =
-            |message: Option<tonic_health::pb::HealthCheckResponse>| message.unwrap().status();
+        let mut client = HealthClient::new(server.channel().await);
+        let mut watch = client.watch(health_of("")).await.unwrap().into_inner();
+        let mut unknown = client
+            .watch(health_of("nothing"))
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(told(&mut watch).await, Some(ServingStatus::Serving));
         assert_eq!(
-            status(watch.message().await.unwrap()),
-            ServingStatus::Serving
+            told(&mut unknown).await,
+            Some(ServingStatus::ServiceUnknown)
         );
-        assert_eq!(
-            status(unknown.message().await.unwrap()),
-            ServingStatus::ServiceUnknown
-        );
-        assert_eq!(
-            client.check(of("nothing")).await.unwrap_err().code(),
-            Code::NotFound
-        );
-        server.script.ready.store(false, Ordering::SeqCst);
-        assert_eq!(
-            status(watch.message().await.unwrap()),
-            ServingStatus::NotServing
-        );
-        let found = client.check(of(control)).await.unwrap().into_inner();
-        assert_eq!(found.status(), ServingStatus::Serving);
-        server.script.alive.store(false, Ordering::SeqCst);
-        let found = client.check(of(control)).await.unwrap().into_inner();
-        assert_eq!(found.status(), ServingStatus::NotServing);
-        server.script.alive.store(true, Ordering::SeqCst);
-        server.script.ready.store(true, Ordering::SeqCst);
-        assert_eq!(
-            status(watch.message().await.unwrap()),
-            ServingStatus::Serving
-        );
-
-        // A running call has time; watches are told, and hold up nothing.
-        let mut inference =
-            octavo_grpc::proto::inference_service_client::InferenceServiceClient::new(channel);
+        let mut inference = server.inference().await;
         let running = tokio::spawn(async move { inference.generate(ask("Hi")).await });
         let held = server.script.call().await;
         server.shutdown.drain();
+        assert_eq!(told(&mut watch).await, Some(ServingStatus::NotServing));
         assert_eq!(
-            status(watch.message().await.unwrap()),
-            ServingStatus::NotServing
+            (told(&mut watch).await, told(&mut unknown).await),
+            (None, None)
         );
-        assert!(watch.message().await.unwrap().is_none());
-        assert!(unknown.message().await.unwrap().is_none());
         held.say("end");
         held.finish("stop");
-        assert_eq!(
-            running.await.unwrap().unwrap().into_inner().outputs[0].text,
-            "end"
-        );
+        let answer = running.await.unwrap().unwrap().into_inner();
+        assert_eq!(answer.outputs[0].text, "end");
         server.ended().await;
     });
 }
