@@ -93,7 +93,7 @@ def _ports(config: ServeConfig) -> list[int]:
         raise ConfigError("--data-parallel-multi-port-external-lb listens on ports: leave --uds out", "uds")
     if config.grpc_port is not None:
         raise ConfigError(
-            "--data-parallel-multi-port-external-lb serves HTTP: leave --grpc-port out, or start the servers one by one",
+            "--data-parallel-multi-port-external-lb serves HTTP alone: leave --grpc-port out",
             "grpc_port",
         )
     if config.port == 0 or config.port + size > 65536:

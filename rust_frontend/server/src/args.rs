@@ -23,7 +23,7 @@ const MORE: &str = "\
 Fields of the configuration (octavo.config.FrontendConfig):
   listen_fd            number of an inherited TCP or Unix socket that is bound and listens
   grpc_listen_fd       likewise for gRPC; null: there is none
-  engine_endpoints     where engine cores connect, by rank: a list of ipc:///run/octavo/frontend-0.sock and so on
+  engine_endpoints     where engine cores connect, by rank: a list of ipc:///run/… sockets
   tokenizer_dir        folder with tokenizer.json, tokenizer_config.json, chat template, ...
   served_model_names   names that requests may use; the first is the main one
   seed                 of the generator of seeds for requests without one; null: the system
