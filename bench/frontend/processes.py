@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sysconfig
 import time
@@ -170,11 +171,13 @@ def running(
     log: Path | None = None,
     under: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
+    ca: Path | None = None,
 ) -> Iterator[Stack]:
     """Start a frontend as `octavo serve` does, and octavo-mock with the flags; stop both at the end.
 
     log: where the frontend's stderr goes; with it, the frontend that counts is started, and its statistics go there.
-    under: a command that runs the frontend's. settings: further fields of the frontend's configuration.
+    under: a command that runs the frontend's. settings: further fields of the frontend's configuration. ca: who signed
+    the frontend's certificate, where the settings say TLS.
     """
     with (
         socket.create_server(("127.0.0.1", 0), backlog=4096) as listener,
@@ -202,7 +205,7 @@ def running(
         command = [programs.mock, "--endpoint", endpoint, "--log-level", "warning", *flags]
         mock = stack.enter_context(_process(command, "ready", errors))
         port = listener.getsockname()[1]
-        _wait_ready(port)
+        _wait_ready(port, None if ca is None else ssl.create_default_context(cafile=ca))
         yield Stack(programs, folder, port, frontend, mock)
 
 
@@ -226,10 +229,15 @@ def _process(command: Sequence[str], event: str, stderr: IO[str], **options: Any
             process.kill()
 
 
-def _wait_ready(port: int) -> None:
+def _wait_ready(port: int, tls: ssl.SSLContext | None) -> None:
+    def connect() -> http.client.HTTPConnection:
+        if tls is None:
+            return http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        return http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=tls)
+
     end = time.monotonic() + _START_S
     while time.monotonic() < end:
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        with contextlib.closing(connect()) as connection:
             connection.request("GET", "/ready")
             if connection.getresponse().status == 200:
                 return

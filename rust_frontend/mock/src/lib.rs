@@ -15,5 +15,5 @@ mod socket;
 pub use engine::Engine;
 pub use fault::{Condition, Fault, Mishap, Reject};
 pub use mock::{Ending, Mock, MockError};
-pub use output::Output;
+pub use output::{Output, Rule};
 pub use script::Script;
