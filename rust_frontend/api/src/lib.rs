@@ -5,6 +5,7 @@
 //! [`CompletionRequest::from_body`] then check every field. Fields that nobody knows are named in `ignored`; fields that OpenAI or
 //! vLLM define and octavo does not implement are refused by name when they ask for something (see `unsupported`).
 
+mod beam;
 mod body;
 mod calls;
 mod chat;
@@ -31,6 +32,7 @@ mod tools;
 mod turns;
 mod unsupported;
 
+pub use beam::BeamFields;
 pub use body::Body;
 pub use calls::{FunctionCall, FunctionDelta, ToolCall, ToolCallDelta};
 pub use chat::{ChatRequest, TemplateFields};
@@ -73,7 +75,7 @@ pub use responses::{
     IncompleteDetails, InputItems, InputTokensDetails, ItemStatus, NumberedEvent, OutputItem,
     OutputPart, OutputTokensDetails, Part, ReasoningEcho, ReasoningPart, ResponseDeleted,
     ResponseEvent, ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage,
-    ResponsesRequest, carried, id_prefix,
+    ResponsesRequest, carried, id_prefix, referenced,
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;

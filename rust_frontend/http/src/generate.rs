@@ -7,7 +7,8 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use octavo_api::{
-    ApiError, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields, served_name,
+    ApiError, BeamFields, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields,
+    served_name,
 };
 use octavo_edge::{RETRY_S, Refusal, RequestId, stopping, unix_seconds};
 use octavo_engine::Submission;
@@ -16,6 +17,7 @@ use octavo_telemetry::{Asked, Caller, RequestMetrics};
 use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
+use crate::beam_search::{self, Search};
 use crate::envelope::{Identity, Style};
 use crate::logprobs::Told;
 use crate::output::{Echo, Extras, Output, Place, TokenIds};
@@ -65,6 +67,8 @@ pub(crate) struct Order {
     pub(crate) prompt_logprobs: bool,
     /// Whether only the prompts are wanted.
     pub(crate) only_prompt: bool,
+    /// Where the outputs of each prompt are searched for.
+    pub(crate) beam: Option<BeamFields>,
     /// One for each prompt, at least one.
     pub(crate) prepared: Vec<Prepared>,
 }
@@ -132,16 +136,27 @@ pub(crate) fn work(body: &[u8]) -> usize {
 }
 
 /// Checks and renders a body.
-pub(crate) fn prepare(app: &App, route: Route, body: Body) -> Result<Ready, ApiError> {
+pub(crate) fn prepare(app: &App, route: Route, mut body: Body) -> Result<Ready, ApiError> {
     let model = served_name(&app.model_names, body.model()?)?;
-    match route {
-        Route::Chat => prepare_chat(app, model, body),
-        Route::Completion => prepare_completion(app, model, body),
-    }
+    let beam = BeamFields::take(&mut body)?;
+    let ready = match route {
+        Route::Chat => prepare_chat(app, model, body, beam),
+        Route::Completion => prepare_completion(app, model, body, beam),
+    }?;
+    ready.order.searchable()?;
+    Ok(ready)
 }
 
-fn prepare_chat(app: &App, model: String, body: Body) -> Result<Ready, ApiError> {
+fn prepare_chat(
+    app: &App,
+    model: String,
+    body: Body,
+    beam: Option<BeamFields>,
+) -> Result<Ready, ApiError> {
     let mut request = ChatRequest::from_body(body)?;
+    if let Some(beam) = beam {
+        beam.fits(&request.sampling.extras)?;
+    }
     Ok(Ready {
         model,
         stream: request.stream,
@@ -159,11 +174,17 @@ fn prepare_chat(app: &App, model: String, body: Body) -> Result<Ready, ApiError>
             return_token_ids: request.return_token_ids,
             prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
             only_prompt: false,
+            beam,
         },
     })
 }
 
-fn prepare_completion(app: &App, model: String, body: Body) -> Result<Ready, ApiError> {
+fn prepare_completion(
+    app: &App,
+    model: String,
+    body: Body,
+    beam: Option<BeamFields>,
+) -> Result<Ready, ApiError> {
     let requests = CompletionRequest::batch(body)?;
     let limits = limits(app)?;
     let prepared: Vec<Prepared> = requests
@@ -176,6 +197,9 @@ fn prepare_completion(app: &App, model: String, body: Body) -> Result<Ready, Api
         .into_iter()
         .next()
         .ok_or_else(|| ApiError::missing("prompt"))?;
+    if let Some(beam) = beam {
+        beam.fits(&request.sampling.extras)?;
+    }
     Ok(Ready {
         model,
         stream: request.stream,
@@ -193,6 +217,7 @@ fn prepare_completion(app: &App, model: String, body: Body) -> Result<Ready, Api
             return_token_ids: request.return_token_ids,
             prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
             only_prompt: request.only_prompt,
+            beam: beam.filter(|_| !request.only_prompt),
         },
     })
 }
@@ -233,6 +258,17 @@ pub(crate) fn scheduling(
 }
 
 impl Order {
+    /// Refuses a search among outputs of a form: each of its steps would begin the grammar anew.
+    fn searchable(&self) -> Result<(), ApiError> {
+        let formed = self.prepared.iter().any(|one| one.grammar.is_some());
+        if self.beam.is_none() || !formed {
+            return Ok(());
+        }
+        let message = "'use_beam_search' cannot be combined with an output of a given form: leave it out, or \
+                       'response_format', 'structured_outputs' and forced calls.";
+        Err(ApiError::invalid("use_beam_search", message))
+    }
+
     /// Tokens of prompts and possible outputs together.
     fn tokens(&self) -> u64 {
         let of = |prepared: &Prepared| {
@@ -261,6 +297,10 @@ pub(crate) fn submit(
     let single = order.prepared.len() == 1 && order.prepared[0].n == 1;
     for prepared in order.prepared {
         let prepared = Arc::new(prepared);
+        let mut found = order.beam.map(|beam| {
+            let search = search(&identity.id, &prepared, beam, &order.scheduling);
+            beam_search::start(&app.generate, search).into_iter()
+        });
         for child in 0..prepared.n {
             let index = u32::try_from(outputs.len()).unwrap_or(u32::MAX);
             let place = Place {
@@ -268,17 +308,13 @@ pub(crate) fn submit(
                 first: child == 0,
             };
             let name = output_name(&identity.id, single, index);
-            let submission = Submission {
-                name: name.clone(),
-                prompt: prepared.prompt.clone(),
-                sampling: prepared.child(child),
-                grammar: prepared.grammar.clone(),
-                priority: order.scheduling.priority,
-                domain: domain(&order.scheduling),
-                rank: order.scheduling.rank,
-                pooling: None,
+            let steps = match found.as_mut().and_then(Iterator::next) {
+                Some(steps) => steps,
+                None => app
+                    .generate
+                    .submit(submission(&name, &prepared, child, &order.scheduling))
+                    .map_err(of_generate)?,
             };
-            let steps = app.generate.submit(submission).map_err(of_generate)?;
             let mut metrics = app.metrics.request(name, arrival);
             metrics.trace(identity.parent, asked(&prepared));
             note(&mut metrics, &prepared, place, order.caller);
@@ -305,6 +341,42 @@ fn note(metrics: &mut RequestMetrics, prepared: &Prepared, place: Place, caller:
     }
     if place.first {
         metrics.params(prepared.n.into(), prepared.sampling.max_tokens);
+    }
+}
+
+/// What is searched for among the outputs of a prompt.
+fn search(
+    name: &str,
+    prepared: &Arc<Prepared>,
+    beam: BeamFields,
+    scheduling: &SchedulingFields,
+) -> Search {
+    Search {
+        name: name.to_owned(),
+        prepared: Arc::clone(prepared),
+        length_penalty: beam.length_penalty,
+        priority: scheduling.priority,
+        domain: domain(scheduling),
+        rank: scheduling.rank,
+    }
+}
+
+/// What the engine is asked for, for one output.
+fn submission(
+    name: &str,
+    prepared: &Prepared,
+    child: u32,
+    scheduling: &SchedulingFields,
+) -> Submission {
+    Submission {
+        name: name.to_owned(),
+        prompt: prepared.prompt.clone(),
+        sampling: prepared.child(child),
+        grammar: prepared.grammar.clone(),
+        priority: scheduling.priority,
+        domain: domain(scheduling),
+        rank: scheduling.rank,
+        pooling: None,
     }
 }
 

@@ -75,6 +75,7 @@ pub(crate) async fn generate(
         return_token_ids: true,
         prompt_logprobs: false,
         only_prompt: false,
+        beam: None,
         prepared: vec![ready.prepared],
     };
     let output = submit(&state.app, &identity, order, arrival)?

@@ -8,6 +8,8 @@
 
 mod app;
 mod armed;
+mod beam_search;
+mod beams;
 mod blocks;
 mod body_limits;
 mod control;

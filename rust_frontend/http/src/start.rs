@@ -78,6 +78,7 @@ pub(crate) fn start(
         return_token_ids: false,
         prompt_logprobs: false,
         only_prompt: false,
+        beam: None,
         prepared: vec![prepared],
     };
     let output = submit(app, identity, order, at)?.pop();

@@ -373,7 +373,7 @@ const WRONG: [(&str, &str); 22] = [
     ),
     (
         r#"{"input": [{"type": "item_reference", "id": "x"}]}"#,
-        "item_reference",
+        "input.0.id",
     ),
     (
         r#"{"input": [{"type": "web_search_call"}]}"#,
@@ -403,10 +403,7 @@ const WRONG: [(&str, &str); 22] = [
         "text.format.schema",
     ),
     (r#"{"reasoning": {"effort": "huge"}}"#, "reasoning.effort"),
-    (
-        r#"{"include": ["message.output_text.logprobs"]}"#,
-        "include.0",
-    ),
+    (r#"{"top_logprobs": 21}"#, "top_logprobs"),
     (r#"{"include": ["everything"]}"#, "include.0"),
     (r#"{"max_output_tokens": 0}"#, "max_output_tokens"),
     (r#"{"truncation": "some"}"#, "truncation"),

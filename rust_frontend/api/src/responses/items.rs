@@ -53,6 +53,9 @@ fn typed((index, item): (usize, Value)) -> Result<Value, ApiError> {
         None | Some(Value::Null) if fields.contains_key("role") => {
             fields.insert("type".to_owned(), Value::from("message"));
         }
+        None | Some(Value::Null) if fields.contains_key("id") => {
+            fields.insert("type".to_owned(), Value::from("item_reference"));
+        }
         None | Some(Value::Null) => return Err(ApiError::missing(&format!("{path}.type"))),
         Some(Value::String(_)) => {}
         Some(other) => {
@@ -77,7 +80,15 @@ pub fn id_prefix(item: &Value) -> &'static str {
     }
 }
 
-/// Turns items into messages; `at` is the field that errors name. What an assistant thought, said and called, one after
+/// The id that an item names in place of what it stands for.
+#[must_use]
+pub fn referenced(item: &Value) -> Option<&str> {
+    item["id"]
+        .as_str()
+        .filter(|_| item["type"] == "item_reference")
+}
+
+/// Turns items into messages; references, which must have been resolved where messages are wanted, give none; `at` is the field that errors name. What an assistant thought, said and called, one after
 /// the other, is one message.
 pub(super) fn messages<'a>(
     items: impl Iterator<Item = &'a Value>,
@@ -113,11 +124,14 @@ pub(super) fn messages<'a>(
                     ..Turn::new("tool", parts)
                 });
             }
+            "item_reference" => {
+                text(fields, "id", &path)?;
+            }
             other => {
                 let kind = shown(&Value::from(other));
                 let message = format!(
-                    "Items of type {kind} are not supported; known are message, reasoning, function_call and \
-                     function_call_output."
+                    "Items of type {kind} are not supported; known are message, reasoning, function_call, \
+                     function_call_output and item_reference."
                 );
                 return Err(ApiError::unsupported(path, message));
             }

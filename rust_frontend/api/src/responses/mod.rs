@@ -7,7 +7,7 @@ mod options;
 mod tools;
 
 pub use event::{NumberedEvent, Part, ResponseEvent};
-pub use items::{carried, id_prefix};
+pub use items::{carried, id_prefix, referenced};
 pub use object::{
     IncompleteDetails, InputItems, InputTokensDetails, ItemStatus, OutputItem, OutputPart,
     OutputTokensDetails, ReasoningEcho, ReasoningPart, ResponseDeleted, ResponseFailure,
@@ -61,8 +61,10 @@ impl ResponsesRequest {
         text.fits(&tools.fields)?;
         let mut ignored = text.ignored;
         let reasoning = options::reasoning(&mut fields, &mut ignored)?;
-        let sampling = SamplingFields::take(&mut fields, &["max_output_tokens"])?;
-        let carries_thoughts = options::include(&mut fields)?;
+        let mut sampling = SamplingFields::take(&mut fields, &["max_output_tokens"])?;
+        let included = options::include(&mut fields)?;
+        let top_logprobs = options::top_logprobs(&mut fields)?;
+        sampling.extras.logprobs = (included.logprobs || top_logprobs > 0).then_some(top_logprobs);
         let stream = field::boolean(&mut fields, "stream")?.unwrap_or(false);
         let truncates = options::truncates(&mut fields)?;
         let object = ResponseObject {
@@ -75,6 +77,7 @@ impl ResponsesRequest {
             temperature: Some(sampling.temperature.unwrap_or(1.0)),
             top_p: Some(sampling.top_p.unwrap_or(1.0)),
             reasoning,
+            top_logprobs: top_logprobs.unsigned_abs(),
             ..object(&mut fields)?
         };
         let chat = ChatRequest {
@@ -103,7 +106,7 @@ impl ResponsesRequest {
             chat,
             input,
             object,
-            carries_thoughts,
+            carries_thoughts: included.thoughts,
             truncates,
             ignored,
         })

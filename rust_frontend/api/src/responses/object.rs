@@ -55,7 +55,7 @@ pub enum OutputPart {
         text: String,
         /// Always empty.
         annotations: Vec<Value>,
-        /// Always empty.
+        /// Of its tokens, as of a chat, where they are asked for.
         logprobs: Vec<Value>,
     },
 }
@@ -285,7 +285,7 @@ pub struct ResponseObject {
     pub tool_choice: Value,
     /// Functions.
     pub tools: Vec<Value>,
-    /// Always 0.
+    /// As the request said it.
     pub top_logprobs: u32,
     /// As the request said it.
     pub top_p: Option<f64>,

@@ -9,14 +9,13 @@ use crate::structured::{Structure, StructuredFields};
 use crate::tools::ToolFields;
 
 /// Fields that ask for something which octavo does not do, and the values that do not.
-const REFUSED: [(&str, Option<i64>); 11] = [
+const REFUSED: [(&str, Option<i64>); 10] = [
     ("n", Some(1)),
     ("prompt_logprobs", None),
     ("logprob_token_ids", None),
     ("conversation", None),
     ("prompt", None),
     ("context_management", None),
-    ("top_logprobs", Some(0)),
     ("kv_transfer_params", None),
     ("ec_transfer_params", None),
     ("previous_input_messages", None),
@@ -163,29 +162,37 @@ pub(super) fn reasoning(
     Ok(ReasoningEcho { effort, summary })
 }
 
-/// Reads `include`: whether thoughts go out encoded.
-pub(super) fn include(fields: &mut Map<String, Value>) -> Result<bool, ApiError> {
+/// What a response is to hold besides.
+pub(super) struct Included {
+    /// Thoughts, encoded.
+    pub(super) thoughts: bool,
+    /// Log probabilities of the text's tokens.
+    pub(super) logprobs: bool,
+}
+
+/// Reads `include`.
+pub(super) fn include(fields: &mut Map<String, Value>) -> Result<Included, ApiError> {
     let items = field::list(fields, "include")?.unwrap_or_default();
     for (index, item) in items.iter().enumerate() {
-        let path = format!("include.{index}");
-        match item.as_str() {
-            Some("message.output_text.logprobs") => {
-                let message = format!(
-                    "'{path}' asks for log probabilities, which this route does not give. Leave it out."
-                );
-                return Err(ApiError::unsupported(path, message));
-            }
-            Some(word) if INCLUDE.contains(&word) => {}
-            _ => {
-                return Err(wrong(
-                    &path,
-                    &format!("one of {}", INCLUDE.join(", ")),
-                    item,
-                ));
-            }
+        if !item.as_str().is_some_and(|word| INCLUDE.contains(&word)) {
+            let wanted = format!("one of {}", INCLUDE.join(", "));
+            return Err(wrong(&format!("include.{index}"), &wanted, item));
         }
     }
-    Ok(items.iter().any(|item| item == INCLUDE[0]))
+    Ok(Included {
+        thoughts: items.iter().any(|item| item == INCLUDE[0]),
+        logprobs: items.iter().any(|item| item == INCLUDE[1]),
+    })
+}
+
+/// Reads `top_logprobs`.
+pub(super) fn top_logprobs(fields: &mut Map<String, Value>) -> Result<i32, ApiError> {
+    let wanted = "an integer from 0 to 20";
+    let given = field::integer(fields, "top_logprobs", 0, wanted)?.unwrap_or(0);
+    match i32::try_from(given) {
+        Ok(number) if number <= 20 => Ok(number),
+        _ => Err(wrong("top_logprobs", wanted, &Value::from(given))),
+    }
 }
 
 /// Reads `truncation`.

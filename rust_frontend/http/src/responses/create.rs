@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::events::{Run, follow};
 use super::job::{self, Job};
 use super::prepare::{history, prepare};
+use super::references::{input_id, resolve};
 use super::store::Record;
 use super::writer::Writer;
 use crate::app::AppState;
@@ -39,6 +40,7 @@ pub(crate) async fn create(
     });
     let mut request = ready.await?;
     check_store(&state, &mut request.object)?;
+    resolve(&state.responses, &mut request.input, &caller).await?;
     let previous = request.object.previous_response_id.as_deref();
     let before = history(&state.responses, previous, &caller).await?;
     let (mut request, prepared) = prepare(&state, request, before).await?;
@@ -119,11 +121,10 @@ fn check_store(state: &AppState, object: &mut ResponseObject) -> Result<(), ApiE
 
 /// Gives the response and the items of its request their ids, which nobody can guess.
 fn name(request: &mut ResponsesRequest) {
-    let fresh = || Uuid::new_v4().simple();
-    request.object.id = format!("resp_{}", fresh());
+    request.object.id = format!("resp_{}", Uuid::new_v4().simple());
     request.object.created_at = unix_seconds();
-    for item in &mut request.input {
-        let id = format!("{}_{}", id_prefix(item), fresh());
+    for (index, item) in request.input.iter_mut().enumerate() {
+        let id = input_id(id_prefix(item), &request.object.id, index);
         if let Value::Object(fields) = item
             && !fields.get("id").is_some_and(Value::is_string)
         {

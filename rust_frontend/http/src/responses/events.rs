@@ -47,7 +47,7 @@ impl Run {
 impl Projection for Run {
     async fn piece(&mut self, piece: Piece, _cached: Option<usize>) {
         self.writer.begin();
-        self.writer.piece(&piece.text, piece.events);
+        self.writer.piece(&piece.text, piece.events, piece.logprobs);
         if let Some(end) = &piece.end {
             self.writer.finish(end);
             // A response that could not be kept is answered all the same; the log says why.

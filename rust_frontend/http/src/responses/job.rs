@@ -146,7 +146,7 @@ async fn drive(run: &mut Run, mut output: Output, job: &Job) {
                 if run.writer.begin() {
                     let _ = run.keep(None).await;
                 }
-                run.writer.piece(&piece.text, piece.events);
+                run.writer.piece(&piece.text, piece.events, piece.logprobs);
                 if let Some(end) = &piece.end {
                     run.writer.finish(end);
                     return;

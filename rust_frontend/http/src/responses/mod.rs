@@ -4,6 +4,7 @@ mod create;
 mod events;
 mod job;
 mod prepare;
+mod references;
 mod routes;
 mod store;
 mod writer;

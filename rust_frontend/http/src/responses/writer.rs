@@ -9,7 +9,10 @@ use octavo_api::{
 use octavo_edge::unix_seconds;
 use octavo_parser::Event;
 
+use serde_json::Value;
+
 use crate::blocks::Blocks;
+use crate::logprobs::Shown;
 use crate::output::End;
 
 /// The only part of an item's content.
@@ -26,6 +29,8 @@ pub(super) struct Writer {
     begun: bool,
     /// Of the next event.
     number: u64,
+    /// Log probabilities that belong to the text which comes next.
+    logprobs: Vec<Value>,
     buffer: BytesMut,
 }
 
@@ -39,6 +44,7 @@ impl Writer {
             told,
             begun: false,
             number: 0,
+            logprobs: Vec::new(),
             buffer: BytesMut::new(),
         }
     }
@@ -82,8 +88,17 @@ impl Writer {
         true
     }
 
-    /// Takes plain text, or what the parser makes of it.
-    pub(super) fn piece(&mut self, text: &str, events: Vec<Event>) {
+    /// Takes plain text, or what the parser makes of it. Log probabilities of a piece belong to the message's text in it;
+    /// those of thoughts and calls are not told.
+    pub(super) fn piece(&mut self, text: &str, events: Vec<Event>, logprobs: Option<Shown>) {
+        let speaks = !text.is_empty()
+            || events
+                .iter()
+                .any(|event| matches!(event, Event::ContentDelta { .. }));
+        if let Some(Shown::Chat(told)) = logprobs.filter(|_| speaks) {
+            let values = told.content.iter().map(serde_json::to_value);
+            self.logprobs.extend(values.filter_map(Result::ok));
+        }
         let mut said = Vec::new();
         self.blocks
             .piece(text, events, &mut |event| said.push(event));
@@ -159,6 +174,9 @@ impl Writer {
     }
 
     fn add(&mut self, block: ContentBlock) {
+        if !matches!(block, ContentBlock::Text { .. }) {
+            self.logprobs.clear(); // of white space that is dropped
+        }
         let output_index = self.object.output.len();
         let id = |prefix: &str| {
             let own = self.object.id.trim_start_matches("resp_");
@@ -230,15 +248,17 @@ impl Writer {
         let item_id = item.id().to_owned();
         let event = match (item, delta) {
             (OutputItem::Message { content, .. }, BlockDelta::TextDelta { text: delta }) => {
-                if let Some(OutputPart::OutputText { text, .. }) = content.last_mut() {
+                let told = std::mem::take(&mut self.logprobs);
+                if let Some(OutputPart::OutputText { text, logprobs, .. }) = content.last_mut() {
                     text.push_str(&delta);
+                    logprobs.extend(told.iter().cloned());
                 }
                 ResponseEvent::TextDelta {
                     item_id,
                     output_index: self.object.output.len() - 1,
                     content_index: CONTENT,
                     delta,
-                    logprobs: Vec::new(),
+                    logprobs: told,
                 }
             }
             (
@@ -293,13 +313,14 @@ impl Writer {
         let item_id = item.id().to_owned();
         match &item {
             OutputItem::Message { content, .. } => {
-                if let Some(part @ OutputPart::OutputText { text, .. }) = content.first() {
+                if let Some(part @ OutputPart::OutputText { text, logprobs, .. }) = content.first()
+                {
                     self.say(ResponseEvent::TextDone {
                         item_id: item_id.clone(),
                         output_index,
                         content_index: CONTENT,
                         text: text.clone(),
-                        logprobs: Vec::new(),
+                        logprobs: logprobs.clone(),
                     });
                     self.part_done(item_id, output_index, Part::Output(part.clone()));
                 }
