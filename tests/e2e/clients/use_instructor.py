@@ -1,0 +1,69 @@
+"""instructor: structured answers by schema and by a forced call, whole and in parts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import instructor
+import openai
+from openai import OpenAI
+from pydantic import BaseModel
+from steps import KEY, LONG, QUESTION, REAL, SYSTEM, run
+
+ASKED: Any = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
+MODES = (instructor.Mode.TOOLS, instructor.Mode.JSON_SCHEMA)
+
+
+class Capital(BaseModel):
+    city: Literal["Paris", "Berlin"]
+    country: Literal["France", "Germany"]
+
+
+PARIS = Capital(city="Paris", country="France")
+
+
+def client(mode: Any, key: str = KEY) -> Any:
+    return instructor.from_openai(OpenAI(base_url=f"{REAL}/v1", api_key=key, max_retries=0, timeout=120), mode=mode)
+
+
+def create(mode: Any, key: str = KEY, **changed: Any) -> Any:
+    asked = {"model": "smollm2", "messages": ASKED, "temperature": 0, "max_tokens": 80, "max_retries": 0} | changed
+    return client(mode, key).chat.completions.create(response_model=Capital, **asked)
+
+
+def structured() -> None:
+    """By a forced call. By a schema: `streamed`; asked for the whole, so small a model ends in white space for ever."""
+    assert create(instructor.Mode.TOOLS).model_dump() == PARIS.model_dump()
+
+
+def streamed() -> None:
+    for mode in MODES:
+        parts = list(
+            client(mode).chat.completions.create_partial(
+                model="smollm2", messages=ASKED, temperature=0, max_tokens=80, response_model=Capital
+            )
+        )
+        assert parts[-1].model_dump() == PARIS.model_dump()
+        assert len(parts) > 3
+
+
+def errors() -> None:
+    refused(openai.NotFoundError, model="nope")
+    refused(openai.BadRequestError, temperature=-1)
+    refused(openai.BadRequestError, messages=[{"role": "user", "content": LONG}])
+    refused(openai.AuthenticationError, key="wrong")
+
+
+def refused(kind: Any, **changed: Any) -> None:
+    for mode in MODES:
+        try:
+            create(mode, **changed)
+        except Exception as error:
+            # It wraps what the SDK raised once its tries are over.
+            causes: list[Any] = [error, error.__cause__, error.__context__]
+            assert any(isinstance(cause, kind) for cause in causes) or kind.__name__ in repr(error), repr(error)
+        else:
+            raise AssertionError(f"{changed} was taken")
+
+
+run("instructor", {"stream": streamed, "structured": structured, "errors": errors})
