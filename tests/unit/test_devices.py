@@ -112,7 +112,8 @@ def test_the_engine_is_told(
     monkeypatch.setattr(engine_settings, "visible_gpus", lambda: (LARGE,))
     monkeypatch.setattr(engine_settings, "torch_has_cuda", lambda: True)
     monkeypatch.setattr(engine_settings, "available_bytes", lambda: 1 << 40)
-    files = cast("Any", SimpleNamespace(context_len=4096, path=tmp_path))
+    known = {"context_len": 4096, "path": tmp_path, "architecture": "LlamaForCausalLM", "config": {}}
+    files = cast("Any", SimpleNamespace(**known))
     config = engine_settings.engine_config(build({"model": "m", **given}), files, tmp_path)
     assert (config.device, config.max_num_batched_tokens, config.kv_cache_bytes, config.graph_sizes) == expected
     assert config.gpu_memory_utilization == 0.92
