@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use crate::clock::Clock;
 use crate::environment::{self, TEMPLATE};
 use crate::error::{LoadError, RenderError};
+use crate::growing::Growing;
 use crate::spans::{self, Marks, Rendered};
 use crate::{continuation, tags, value};
 
 /// Most bytes of a rendered prompt.
-const MAX_OUTPUT: usize = 64 << 20;
+pub(crate) const MAX_OUTPUT: usize = 64 << 20;
 
 /// What a template is given. Fields of messages that are absent stay absent; null is None.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +39,7 @@ pub struct ChatTemplate {
     source: String,
     unknown: Vec<String>,
     marks_assistant: bool,
+    growing: Option<Growing>,
 }
 
 impl ChatTemplate {
@@ -52,13 +54,37 @@ impl ChatTemplate {
             source: source.to_owned(),
             unknown,
             marks_assistant: tags::rewrite(source).contains(spans::FILTER),
+            growing: None,
         })
+    }
+
+    /// Lets it remember what it rendered, so that a conversation that begins as an earlier one costs what is new in it. For
+    /// templates that render many conversations: it takes memory, which is bounded.
+    #[must_use]
+    pub fn remembering(mut self) -> Self {
+        let source = self.env.get_template(TEMPLATE);
+        let source = source.map(|template| template.source().to_owned());
+        self.growing = source
+            .ok()
+            .and_then(|source| Growing::prepare(&mut self.env, &source));
+        self
+    }
+
+    /// Passes of the template's loops through messages, since it began to remember: those that were left out because what
+    /// they write is known, and all.
+    pub fn passes(&self) -> (u64, u64) {
+        self.growing.as_ref().map_or((0, 0), Growing::passes)
     }
 
     /// Filters, tests and functions that the template names and nobody defines, with their lines: a conversation that
     /// reaches one is refused.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
+    }
+
+    /// Bytes that what it remembers takes, about.
+    pub fn remembered_bytes(&self) -> usize {
+        self.growing.as_ref().map_or(0, Growing::bytes)
     }
 
     /// The template as it came.
@@ -76,7 +102,14 @@ impl ChatTemplate {
     /// # Errors
     /// The template's own refusal, a failure in it, or more work than is allowed.
     pub fn render(&self, conversation: &Conversation) -> Result<String, RenderError> {
-        self.render_in(&self.env, conversation)
+        let growing = self
+            .growing
+            .as_ref()
+            .filter(|_| !conversation.continue_final_message);
+        match growing.and_then(|growing| growing.render(&self.env, conversation)) {
+            Some(text) => Ok(text),
+            None => self.render_in(&self.env, conversation),
+        }
     }
 
     /// Renders a conversation, and says which parts of the prompt an assistant wrote: none where the template does not
@@ -167,20 +200,30 @@ fn reasoning(message: &Value) -> Option<&Value> {
     named.find(|value| !value.is_null())
 }
 
-/// Copies a message's reasoning to the names that it lacks, as Transformers does: `reasoning_content` always, `thinking`
-/// where it is absent.
+/// The fields of a message with its reasoning under the names that it lacks, as Transformers copies it:
+/// `reasoning_content` always, `thinking` where it is absent.
+pub(crate) fn aliased(fields: &Map<String, Value>) -> Vec<(&str, &Value)> {
+    let named = |name: &&str| fields.get(*name).filter(|value| !value.is_null());
+    let given = fields.iter().map(|(name, value)| (name.as_str(), value));
+    let Some(reasoning) = REASONING.iter().find_map(named) else {
+        return given.collect();
+    };
+    let [content, thinking, _] = REASONING;
+    let first = (thinking, fields.get(thinking).unwrap_or(reasoning));
+    let own = given
+        .filter(|(name, _)| *name != thinking)
+        .map(|(name, value)| (name, if name == content { reasoning } else { value }));
+    let last = (!fields.contains_key(content)).then_some((content, reasoning));
+    std::iter::once(first).chain(own).chain(last).collect()
+}
+
 fn alias_reasoning(message: &mut Value) {
-    let Some(reasoning) = reasoning(message).cloned() else {
-        return;
-    };
-    let Some(fields) = message.as_object_mut() else {
-        return;
-    };
-    let mut aliased = Map::with_capacity(fields.len() + 2);
-    aliased.insert("thinking".to_owned(), reasoning.clone());
-    aliased.extend(std::mem::take(fields));
-    aliased.insert("reasoning_content".to_owned(), reasoning);
-    *fields = aliased;
+    if let Some(fields) = message.as_object_mut() {
+        let copied = aliased(fields).into_iter();
+        *fields = copied
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect();
+    }
 }
 
 /// Collects output up to a limit.

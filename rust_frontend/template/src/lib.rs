@@ -11,6 +11,7 @@ mod continuation;
 mod environment;
 mod error;
 mod filters;
+mod growing;
 mod json;
 mod methods;
 mod names;

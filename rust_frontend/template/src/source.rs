@@ -40,7 +40,7 @@ impl TemplateSet {
         }
         let compiled = sources.into_iter().map(|(name, source)| {
             let template = ChatTemplate::compile(&name, &source, clock.clone())?;
-            Ok((name, template))
+            Ok((name, template.remembering()))
         });
         Ok(Self {
             templates: compiled.collect::<Result<_, LoadError>>()?,
@@ -54,7 +54,7 @@ impl TemplateSet {
     pub fn of(source: &str, clock: &Clock) -> Result<Self, LoadError> {
         let template = ChatTemplate::compile(DEFAULT, source, clock.clone())?;
         Ok(Self {
-            templates: vec![(DEFAULT.to_owned(), template)],
+            templates: vec![(DEFAULT.to_owned(), template.remembering())],
         })
     }
 

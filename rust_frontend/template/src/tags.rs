@@ -68,7 +68,7 @@ fn word(tag: &str) -> &str {
 }
 
 /// The length of a tag up to and with its end, which does not count inside a string.
-fn closing(tag: &str, end: &str) -> usize {
+pub(crate) fn closing(tag: &str, end: &str) -> usize {
     let mut quote = None;
     let mut escaped = false;
     for (at, letter) in tag.char_indices().skip(2) {
@@ -106,7 +106,7 @@ fn checked_loop(tag: &str) -> String {
 }
 
 /// Finds one of these words outside strings and brackets.
-fn outer_word(tag: &str, from: usize, words: &[&str]) -> Option<usize> {
+pub(crate) fn outer_word(tag: &str, from: usize, words: &[&str]) -> Option<usize> {
     let mut quote = None;
     let mut escaped = false;
     let mut depth = 0usize;

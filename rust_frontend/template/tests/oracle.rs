@@ -3,58 +3,14 @@
 //! Two files: messages as Transformers takes them, and messages as vLLM's server hands them to templates.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use octavo_template::{ChatTemplate, Clock, Conversation, RenderError};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use octavo_template::{ChatTemplate, Clock, RenderError};
 
-#[derive(Deserialize)]
-struct Row {
-    template: String,
-    case: String,
-    messages: Vec<Value>,
-    /// What the server made of the messages; absent in rows of Transformers.
-    conversation: Option<Vec<Value>>,
-    tools: Option<Vec<Value>>,
-    documents: Option<Vec<Value>>,
-    add_generation_prompt: bool,
-    continue_final_message: bool,
-    special: Map<String, Value>,
-    #[serde(alias = "chat_template_kwargs")]
-    kwargs: Map<String, Value>,
-    now: String,
-    expected: Option<String>,
-    error: Option<Failure>,
-}
-
-#[derive(Deserialize)]
-struct Failure {
-    raise_exception: bool,
-    message: String,
-}
-
-impl Row {
-    fn conversation(&mut self) -> Conversation {
-        let mut variables = std::mem::take(&mut self.special);
-        let served = self.conversation.take();
-        if served.is_some() {
-            variables.retain(|_, value| value.as_str() != Some(""));
-            self.tools = self.tools.take().filter(|tools| !tools.is_empty());
-        }
-        variables.extend(std::mem::take(&mut self.kwargs));
-        Conversation {
-            messages: served.unwrap_or_else(|| std::mem::take(&mut self.messages)),
-            tools: self.tools.take(),
-            documents: self.documents.take(),
-            add_generation_prompt: self.add_generation_prompt,
-            continue_final_message: self.continue_final_message,
-            variables,
-        }
-    }
-}
+use support::{Row, shared};
 
 /// What is wrong with a row; `None` where it is right.
 fn judge(template: &ChatTemplate, mut row: Row) -> Option<String> {
@@ -89,33 +45,13 @@ fn judge(template: &ChatTemplate, mut row: Row) -> Option<String> {
     }
 }
 
-fn shared() -> Option<PathBuf> {
-    let root = std::env::var_os("OCTAVO_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let path = root.join("oracles/templates");
-    if !path.is_dir() {
-        println!("skipped: {} is absent; set OCTAVO_SHARED", path.display());
-        return None;
-    }
-    Some(path)
-}
-
 /// Renders all rows of a file; prints the counts. `OCTAVO_ORACLE` names another file of the same form, whose templates lie
 /// in the folder that `OCTAVO_ORACLE_TEMPLATES` names.
 fn check(rows: &Path, templates: &Path) {
-    let file = std::fs::File::open(rows).unwrap();
-    let lines: Box<dyn BufRead> = match rows.extension().is_some_and(|extension| extension == "gz")
-    {
-        true => Box::new(BufReader::new(flate2::read::GzDecoder::new(file))),
-        false => Box::new(BufReader::new(file)),
-    };
     let mut compiled: BTreeMap<String, Result<ChatTemplate, String>> = BTreeMap::new();
     let mut wrong: Vec<String> = Vec::new();
     let (mut strings, mut errors) = (0, 0);
-    for line in lines.lines() {
-        let row: Row = serde_json::from_str(&line.unwrap()).unwrap();
+    for row in support::rows(rows) {
         let name = row.template.clone();
         let template = compiled.entry(name.clone()).or_insert_with(|| {
             let source = std::fs::read_to_string(templates.join(&name)).unwrap();

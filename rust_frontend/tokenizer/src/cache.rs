@@ -2,13 +2,14 @@
 //!
 //! Special tokens split a text before anything else looks at it, so that what stands between two of them is encoded by
 //! itself. A long text is cut behind special tokens into chunks of at least [`CHUNK`] bytes, from its start on. A
-//! conversation that grows keeps its chunks, and only the new ones are encoded.
+//! conversation that grows keeps its chunks, and only the new ones are encoded. Chunks that follow each other are linked, so
+//! that the beginning of a text that is known is compared and not searched for places to cut.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ahash::RandomState;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 /// Bytes after which a chunk ends at the next special token.
@@ -18,7 +19,16 @@ const CHUNK: usize = 1 << 10;
 const GENERATION: usize = 24 << 20;
 
 /// Bytes that a chunk takes besides text and ids.
-const OVERHEAD: usize = 96;
+const OVERHEAD: usize = 160;
+
+/// Bytes that a link takes.
+const LINK: usize = 64;
+
+/// Bytes of its beginning by which a chunk is found behind another.
+const HEAD: usize = 48;
+
+/// The chunk in front of the first.
+const NOTHING: u64 = 0;
 
 /// Where texts may be cut, and what their chunks encode to. Shared between threads; its memory is bounded.
 pub(crate) struct EncodingCache {
@@ -26,15 +36,34 @@ pub(crate) struct EncodingCache {
     tokens: Option<AhoCorasick>,
     /// Whether a text may be cut behind a token, by its place in the list.
     ends: Vec<bool>,
+    /// Whether what follows a token may make another one of it, by its place in the list.
+    open: Vec<bool>,
+    hashing: RandomState,
     generations: Mutex<Generations>,
+}
+
+/// A part of a text, and what it encodes to.
+struct Chunk {
+    /// Drawn once, from 1 on.
+    number: u64,
+    text: Arc<str>,
+    ids: Box<[u32]>,
 }
 
 /// The younger generation takes what is new or used; when it is full, it becomes the older and what was older goes.
 #[derive(Default)]
 struct Generations {
-    young: HashMap<Arc<str>, Arc<[u32]>, ahash::RandomState>,
-    old: HashMap<Arc<str>, Arc<[u32]>, ahash::RandomState>,
+    young: Generation,
+    old: Generation,
     bytes: usize,
+    last: u64,
+}
+
+#[derive(Default)]
+struct Generation {
+    by_text: HashMap<Arc<str>, Arc<Chunk>, RandomState>,
+    /// By the hash of the number of the chunk before and of its own beginning.
+    behind: HashMap<u64, Arc<Chunk>, RandomState>,
 }
 
 impl EncodingCache {
@@ -44,12 +73,15 @@ impl EncodingCache {
         if !tokens.iter().any(|(_, plain)| *plain) {
             return None;
         }
+        let texts = || tokens.iter().map(|(token, _)| token);
         let matcher = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
-            .build(tokens.iter().map(|(token, _)| token));
+            .build(texts());
         Some(Self {
             tokens: Some(matcher.ok()?),
             ends: tokens.iter().map(|(_, plain)| *plain).collect(),
+            open: open(texts())?,
+            hashing: RandomState::new(),
             generations: Mutex::default(),
         })
     }
@@ -59,6 +91,8 @@ impl EncodingCache {
         Self {
             tokens: None,
             ends: Vec::new(),
+            open: Vec::new(),
+            hashing: RandomState::new(),
             generations: Mutex::default(),
         }
     }
@@ -73,21 +107,30 @@ impl EncodingCache {
             return encode(text);
         }
         let mut ids = Vec::with_capacity(text.len() / 3);
-        for chunk in self.chunks(text) {
-            let chunk = &text[chunk];
-            if let Some(known) = self.get(chunk) {
-                ids.extend_from_slice(&known);
-                continue;
+        let (mut before, mut start) = (NOTHING, 0);
+        while let Some(known) = self.next(before, &text[start..]) {
+            ids.extend_from_slice(&known.ids);
+            before = known.number;
+            start += known.text.len();
+        }
+        for (chunk, closed) in self.chunks(&text[start..]) {
+            let chunk = &text[start..][chunk];
+            let known = match self.get(chunk) {
+                Some(known) => known,
+                None => self.put(chunk, encode(chunk)?),
+            };
+            ids.extend_from_slice(&known.ids);
+            if closed {
+                self.link(before, &known);
             }
-            let new = encode(chunk)?;
-            ids.extend_from_slice(&new);
-            self.put(chunk, &new);
+            before = known.number;
         }
         Ok(ids)
     }
 
-    /// Cuts a text. The chunks of a text are those of every longer one that begins with it, but for the last.
-    fn chunks<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+    /// Cuts a text, and says of each chunk whether it is one of every longer text too that begins with it: not of the last
+    /// one, nor where what follows might belong to the token that it ends with.
+    fn chunks<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (Range<usize>, bool)> + 'a {
         let mut start = 0;
         let matches = self
             .tokens
@@ -95,8 +138,8 @@ impl EncodingCache {
             .flat_map(move |tokens| tokens.find_iter(text));
         let cuts = matches
             .filter(|found| self.ends[found.pattern().as_usize()])
-            .map(|found| found.end())
-            .filter(move |end| {
+            .map(|found| (found.end(), !self.open[found.pattern().as_usize()]))
+            .filter(move |(end, _)| {
                 let enough = end - start >= CHUNK;
                 if enough {
                     start = *end;
@@ -104,53 +147,118 @@ impl EncodingCache {
                 enough
             });
         let mut start = 0;
-        cuts.chain([text.len()]).filter_map(move |end| {
-            let chunk = start..end;
-            start = end;
-            (!chunk.is_empty()).then_some(chunk)
-        })
+        cuts.chain([(text.len(), false)])
+            .filter_map(move |(end, closed)| {
+                let chunk = start..end;
+                start = end;
+                (!chunk.is_empty()).then_some((chunk, closed))
+            })
     }
 
-    fn get(&self, chunk: &str) -> Option<Arc<[u32]>> {
-        let mut generations = self
-            .generations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(ids) = generations.young.get(chunk) {
-            return Some(Arc::clone(ids));
-        }
-        let (text, ids) = generations.old.remove_entry(chunk)?;
-        generations.put(text, Arc::clone(&ids));
-        Some(ids)
-    }
-
-    fn put(&self, chunk: &str, ids: &[u32]) {
-        if size(chunk, ids) > GENERATION / 2 {
-            return;
-        }
-        let (text, ids) = (Arc::from(chunk), Arc::from(ids));
+    fn lock(&self) -> MutexGuard<'_, Generations> {
         self.generations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .put(text, ids);
+    }
+
+    /// Where the chunk behind another one is found, if it begins as `rest` does.
+    fn place(&self, before: u64, rest: &str) -> u64 {
+        let head = &rest.as_bytes()[..rest.len().min(HEAD)];
+        self.hashing.hash_one((before, head))
+    }
+
+    /// The chunk that is known to follow another one and that `rest` begins with.
+    fn next(&self, before: u64, rest: &str) -> Option<Arc<Chunk>> {
+        if rest.len() < CHUNK {
+            return None;
+        }
+        let place = self.place(before, rest);
+        let known = self.lock().behind(place)?;
+        rest.as_bytes()
+            .starts_with(known.text.as_bytes())
+            .then_some(known)
+    }
+
+    fn link(&self, before: u64, chunk: &Arc<Chunk>) {
+        let place = self.place(before, &chunk.text);
+        self.lock().link(place, Arc::clone(chunk));
+    }
+
+    fn get(&self, text: &str) -> Option<Arc<Chunk>> {
+        let mut generations = self.lock();
+        if let Some(known) = generations.young.by_text.get(text) {
+            return Some(Arc::clone(known));
+        }
+        let known = generations.old.by_text.remove(text)?;
+        generations.keep(known, 0)
+    }
+
+    fn put(&self, text: &str, ids: Vec<u32>) -> Arc<Chunk> {
+        let mut generations = self.lock();
+        generations.last += 1;
+        let chunk = Arc::new(Chunk {
+            number: generations.last,
+            text: Arc::from(text),
+            ids: ids.into(),
+        });
+        let kept = generations.keep(Arc::clone(&chunk), 0);
+        kept.unwrap_or(chunk)
     }
 }
 
 impl Generations {
-    fn put(&mut self, text: Arc<str>, ids: Arc<[u32]>) {
-        let size = size(text.borrow(), &ids);
-        if self.bytes + size > GENERATION {
+    /// Takes a chunk into the younger generation; returns the one that is there. `None` for one that is too large.
+    fn keep(&mut self, chunk: Arc<Chunk>, more: usize) -> Option<Arc<Chunk>> {
+        let size = size(&chunk);
+        if size > GENERATION / 2 {
+            return None;
+        }
+        if self.bytes + size + more > GENERATION {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
         }
-        if self.young.insert(text, ids).is_none() {
+        let text = Arc::clone(&chunk.text);
+        let kept = self.young.by_text.entry(text).or_insert_with(|| {
             self.bytes += size;
+            chunk
+        });
+        Some(Arc::clone(kept))
+    }
+
+    /// Links a chunk to the one before it. It is kept in the same generation, so that what is counted is all that is held.
+    fn link(&mut self, place: u64, chunk: Arc<Chunk>) {
+        let Some(chunk) = self.keep(chunk, LINK) else {
+            return;
+        };
+        if self.young.behind.insert(place, chunk).is_none() {
+            self.bytes += LINK;
         }
+    }
+
+    fn behind(&mut self, place: u64) -> Option<Arc<Chunk>> {
+        if let Some(known) = self.young.behind.get(&place) {
+            return Some(Arc::clone(known));
+        }
+        let known = self.old.behind.remove(&place)?;
+        self.link(place, Arc::clone(&known));
+        Some(known)
     }
 }
 
-fn size(text: &str, ids: &[u32]) -> usize {
-    text.len() + size_of_val(ids) + OVERHEAD
+fn size(chunk: &Chunk) -> usize {
+    chunk.text.len() + size_of_val(&*chunk.ids) + OVERHEAD
+}
+
+/// Of each token whether it stands inside of another one that goes on behind it.
+fn open<'a>(tokens: impl Iterator<Item = &'a String> + Clone) -> Option<Vec<bool>> {
+    let matcher = AhoCorasick::new(tokens.clone()).ok()?;
+    let mut open = vec![false; matcher.patterns_len()];
+    for token in tokens {
+        for found in matcher.find_overlapping_iter(token.as_str()) {
+            open[found.pattern().as_usize()] |= found.end() < token.len();
+        }
+    }
+    Some(open)
 }
 
 impl std::fmt::Debug for EncodingCache {
@@ -164,9 +272,15 @@ impl std::fmt::Debug for EncodingCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn cache() -> EncodingCache {
-        let tokens = [("<end>", true), ("<end>>", false), ("<pad>", false)];
+        let tokens = [
+            ("<end>", true),
+            ("<end>>", false),
+            ("<pad>", false),
+            ("<stop>", true),
+        ];
         EncodingCache::new(&tokens.map(|(token, plain)| (token.to_owned(), plain))).unwrap()
     }
 
@@ -181,41 +295,94 @@ mod tests {
 
     #[test]
     fn cuts_are_behind_plain_tokens_and_far_enough_apart() {
-        let turn = format!("{}<end>", "a".repeat(600));
-        let chunks: Vec<_> = cache().chunks(&turn.repeat(5)).collect();
-        assert_eq!(chunks, [0..1210, 1210..2420, 2420..3025]);
+        let ranges = |text: &str| cache().chunks(text).collect::<Vec<_>>();
+        let turn = format!("{}<stop>", "a".repeat(600));
+        assert_eq!(
+            ranges(&turn.repeat(5)),
+            [(0..1212, true), (1212..2424, true), (2424..3030, false)]
+        );
+        // What follows may make another token of it.
+        let open = format!("{}<end>", "a".repeat(2000));
+        assert_eq!(
+            ranges(&open.repeat(2)),
+            [(0..2005, false), (2005..4010, false)]
+        );
         let other = format!("{}<end>>{}<pad>", "a".repeat(2000), "b".repeat(2000));
-        assert!(cache().chunks(&other).eq(std::iter::once(0..other.len())));
-        assert_eq!(cache().chunks("").count(), 0);
+        assert_eq!(ranges(&other), [(0..other.len(), false)]);
+        assert!(ranges("").is_empty());
     }
 
     #[test]
     fn what_grows_is_encoded_once() {
-        let cache = cache();
-        let (mut text, mut calls) = (String::new(), 0);
-        for turn in 0..50 {
-            text.push_str(&format!("{turn}{}<end>", "x".repeat(1100)));
-            let ids = lengths(&cache, &text, &mut calls);
-            assert_eq!(ids.iter().sum::<u32>() as usize, text.len());
+        for end in ["<end>", "<stop>"] {
+            let cache = cache();
+            let (mut text, mut calls) = (String::new(), 0);
+            for turn in 0..50 {
+                text.push_str(&format!("{turn}{}{end}", "x".repeat(1100)));
+                let ids = lengths(&cache, &text, &mut calls);
+                assert_eq!(ids.iter().sum::<u32>() as usize, text.len());
+            }
+            // The first text is short and not kept.
+            assert!(calls <= 51, "{calls} calls");
         }
-        // The first text is short and not kept.
-        assert!(calls <= 51, "{calls} calls");
+    }
+
+    #[test]
+    fn a_known_beginning_is_followed_without_a_search() {
+        let cache = cache();
+        let text: String = (0..20)
+            .map(|turn| format!("{turn}{}<stop>", "x".repeat(1100)))
+            .collect();
+        lengths(&cache, &text, &mut 0);
+        let (mut before, mut at) = (NOTHING, 0);
+        while let Some(chunk) = cache.next(before, &text[at..]) {
+            (before, at) = (chunk.number, at + chunk.text.len());
+        }
+        assert_eq!(at, text.len());
+    }
+
+    fn texts() -> impl Strategy<Value = Vec<String>> {
+        let part = prop_oneof![
+            3 => (0..3usize, 900..1300usize).prop_map(|(kind, length)| ["a", "b<", "c"][kind].repeat(length)),
+            3 => prop::sample::select(vec!["<end>", "<end>>", "<pad>", "<stop>", ">", "<"]).prop_map(str::to_owned),
+        ];
+        prop::collection::vec(
+            prop::collection::vec(part, 0..10).prop_map(|parts| parts.concat()),
+            1..8,
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever was encoded before, and wherever texts part, chunks are those of an empty cache.
+        #[test]
+        fn links_change_nothing(texts in texts(), joins in prop::collection::vec((0..8usize, 0..8usize), 1..12)) {
+            let cache = cache();
+            for (one, other) in joins {
+                let text = format!("{}{}", texts[one % texts.len()], texts[other % texts.len()]);
+                let known = lengths(&cache, &text, &mut 0);
+                let fresh = lengths(&self::cache(), &text, &mut 0);
+                prop_assert_eq!(known, fresh);
+            }
+        }
     }
 
     #[test]
     fn memory_is_bounded() {
         let cache = cache();
         for turn in 0..60 {
-            let text = format!("{turn}{}<end>", "x".repeat(1 << 20));
+            let text = format!("{turn}{}<stop>{turn}", "x".repeat(1 << 20));
             lengths(&cache, &text, &mut 0);
-            let generations = cache.generations.lock().unwrap();
-            let held: usize = generations
-                .young
-                .iter()
-                .chain(&generations.old)
-                .map(|(text, ids)| size(text, ids))
-                .sum();
-            assert!(held <= 2 * GENERATION, "{held} bytes");
+            let generations = cache.lock();
+            for generation in [&generations.young, &generations.old] {
+                let held: usize = generation.by_text.values().map(|chunk| size(chunk)).sum();
+                assert!(held <= GENERATION, "{held} bytes");
+                for chunk in generation.behind.values() {
+                    let known = generation.by_text.get(&chunk.text);
+                    assert!(known.is_some_and(|known| Arc::ptr_eq(known, chunk)));
+                }
+            }
         }
         let (huge, mut calls) = ("x".repeat(GENERATION), 0);
         lengths(&cache, &huge, &mut calls);

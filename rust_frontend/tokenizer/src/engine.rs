@@ -8,6 +8,7 @@ use tokenizers::{AddedVocabulary, PostProcessorWrapper};
 
 use crate::byte_level::{ByteLevel, Level};
 use crate::cache::EncodingCache;
+use crate::crate_file::Later;
 use crate::encoding::Encoding;
 use crate::error::TokenizerError;
 use crate::ranked::RankedBpe;
@@ -24,7 +25,10 @@ pub(crate) enum Engine {
 /// A tokenizer.json as the `tokenizers` crate reads it, and as octavo does where it is of the common kind.
 #[derive(Debug)]
 pub(crate) struct Fast {
+    /// Does not encode where `later` does.
     pub(crate) inner: tokenizers::Tokenizer,
+    /// What encodes for those who want to know the places of tokens; `None`: `inner` does.
+    later: Option<Later>,
     /// Gives the ids that `inner` gives. `None` for kinds that octavo leaves to it.
     direct: Option<ByteLevel>,
     /// Ids that the model wants in front of a text and behind it; `None` where they depend on the text.
@@ -34,7 +38,12 @@ pub(crate) struct Fast {
 }
 
 impl Fast {
-    pub(crate) fn new(inner: tokenizers::Tokenizer, level: Option<Level>) -> Self {
+    /// `inner` may lack the rules of joining if `later` has them and `level` is what encodes.
+    pub(crate) fn new(
+        inner: tokenizers::Tokenizer,
+        later: Option<Later>,
+        level: Option<Level>,
+    ) -> Self {
         let direct = level.and_then(|level| {
             let added = inner.get_added_tokens_decoder();
             ByteLevel::new(level, added.iter().map(|(id, token)| (*id, token)))
@@ -42,6 +51,7 @@ impl Fast {
         Self {
             around: around(&inner),
             inner,
+            later,
             direct,
             ordinary: OnceLock::new(),
         }
@@ -57,15 +67,34 @@ impl Fast {
 
     /// Encodes a text by the crate, with the tokens that the model adds where they are asked for.
     fn encode_around(&self, text: &str, around: bool) -> Result<Vec<u32>, TokenizerError> {
-        match self.inner.encode_fast(text, around) {
+        match self.encoder()?.encode_fast(text, around) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
             Err(error) => Err(TokenizerError::Encode(error.to_string())),
+        }
+    }
+
+    /// The crate's tokenizer with all its rules.
+    pub(crate) fn encoder(&self) -> Result<&tokenizers::Tokenizer, TokenizerError> {
+        match &self.later {
+            Some(later) => later.get().map_err(TokenizerError::Encode),
+            None => Ok(&self.inner),
         }
     }
 
     /// Encodes a text as if no special token existed.
     fn encode_ordinary(
         &self,
+        text: &str,
+        offsets: OffsetType,
+    ) -> Result<tokenizers::Encoding, TokenizerError> {
+        let encoder = self.encoder()?;
+        self.split_ordinary(encoder, text, offsets)
+            .map_err(|error| TokenizerError::Encode(error.to_string()))
+    }
+
+    fn split_ordinary(
+        &self,
+        encoder: &tokenizers::Tokenizer,
         text: &str,
         offsets: OffsetType,
     ) -> tokenizers::Result<tokenizers::Encoding> {
@@ -78,7 +107,7 @@ impl Fast {
         if let Some(splitter) = self.inner.get_pre_tokenizer() {
             splitter.pre_tokenize(&mut splits)?;
         }
-        splits.tokenize(|split| self.inner.get_model().tokenize(split.get()))?;
+        splits.tokenize(|split| encoder.get_model().tokenize(split.get()))?;
         splits.into_encoding(None, 0, offsets)
     }
 
@@ -152,8 +181,7 @@ impl Engine {
                 Some(direct) => direct.encode(text, false).map_err(TokenizerError::Encode),
                 None => fast
                     .encode_ordinary(text, OffsetType::None)
-                    .map(|encoding| encoding.get_ids().to_vec())
-                    .map_err(|error| TokenizerError::Encode(error.to_string())),
+                    .map(|encoding| encoding.get_ids().to_vec()),
             },
             Self::Ranked(bpe) => bpe.encode(text, false).map_err(TokenizerError::Encode),
         }
@@ -168,7 +196,7 @@ impl Engine {
         match self {
             Self::Fast(fast) => {
                 let encoding = fast
-                    .inner
+                    .encoder()?
                     .encode_char_offsets(text, around)
                     .map_err(|error| TokenizerError::Encode(error.to_string()))?;
                 Ok(Encoding {
@@ -187,9 +215,7 @@ impl Engine {
     ) -> Result<Encoding, TokenizerError> {
         match self {
             Self::Fast(fast) => {
-                let encoding = fast
-                    .encode_ordinary(text, OffsetType::Char)
-                    .map_err(|error| TokenizerError::Encode(error.to_string()))?;
+                let encoding = fast.encode_ordinary(text, OffsetType::Char)?;
                 Ok(Encoding {
                     ids: encoding.get_ids().to_vec(),
                     offsets: encoding.get_offsets().to_vec(),
@@ -308,7 +334,7 @@ mod tests {
             });
             let inner = tokenizers::Tokenizer::from_bytes(file.to_string()).unwrap();
             assert_eq!(around(&inner), Some(wanted.clone()));
-            let engine = Engine::Fast(Box::new(Fast::new(inner, None)));
+            let engine = Engine::Fast(Box::new(Fast::new(inner, None, None)));
             let ids = [wanted.0, vec![1, 0], wanted.1].concat();
             assert_eq!(engine.encode("b a", true, None).unwrap(), ids);
         }

@@ -77,7 +77,7 @@ fn pair(
     most: Option<usize>,
     most_second: Option<usize>,
 ) -> tokenizers::Result<Joined> {
-    let inner = &fast.inner;
+    let inner = fast.encoder()?;
     let one = inner.encode(first, false)?;
     let mut other = inner.encode(second, false)?;
     if let Some(most) = most_second {

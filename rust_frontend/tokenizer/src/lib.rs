@@ -13,6 +13,7 @@ mod byte_level;
 mod cache;
 mod composed;
 mod config;
+mod crate_file;
 mod decoder;
 mod encoding;
 mod engine;

@@ -11,6 +11,7 @@ use crate::bound::longest_token;
 use crate::byte_level::Level;
 use crate::cache::EncodingCache;
 use crate::config::SpecialTokens;
+use crate::crate_file::{self, Later};
 use crate::engine::{Engine, Fast};
 use crate::error::TokenizerError;
 use crate::pieces::{Pieces, Token};
@@ -93,7 +94,7 @@ impl Tokenizer {
 fn parts(dir: &Path, config: &Map<String, Value>) -> Result<Parts, TokenizerError> {
     let path = dir.join("tokenizer.json");
     if let Some(bytes) = read(&path)? {
-        return fast(&path, &bytes);
+        return fast(&path, bytes);
     }
     let path = dir.join("tekken.json");
     if let Some(bytes) = read(&path)? {
@@ -124,21 +125,20 @@ fn parts(dir: &Path, config: &Map<String, Value>) -> Result<Parts, TokenizerErro
 }
 
 /// Reads a tokenizer.json.
-fn fast(path: &Path, bytes: &[u8]) -> Result<Parts, TokenizerError> {
+fn fast(path: &Path, bytes: Vec<u8>) -> Result<Parts, TokenizerError> {
     let damaged = |reason: String| TokenizerError::Damaged(path.to_owned(), reason);
     // Both read the file at the same time: a start waits for this.
-    let (inner, level) = thread::scope(|scope| {
-        let level = scope.spawn(|| Level::read(bytes));
-        let inner = tokenizers::Tokenizer::from_bytes(bytes);
+    let (light, level) = thread::scope(|scope| {
+        let level = scope.spawn(|| Level::read(&bytes));
+        let light = crate_file::without_rules(&bytes);
         let level = level.join().unwrap_or_else(|panic| resume_unwind(panic));
-        (inner, level)
+        (light, level)
     });
-    let mut inner = inner.map_err(|error| damaged(error.to_string()))?;
-    // What to cut is the server's business, and padding would add tokens to prompts.
-    inner
-        .with_truncation(None)
-        .map_err(|error| damaged(error.to_string()))?;
-    inner.with_padding(None);
+    let (inner, later) = match (light, &level) {
+        (Some(light), Some(_)) => (light, Some(Later::new(bytes))),
+        _ => (crate_file::whole(&bytes), None),
+    };
+    let inner = inner.map_err(damaged)?;
     let decoder =
         serde_json::to_value(inner.get_decoder()).map_err(|error| damaged(error.to_string()))?;
     let plan = Plan::read(&decoder)?;
@@ -146,7 +146,7 @@ fn fast(path: &Path, bytes: &[u8]) -> Result<Parts, TokenizerError> {
     Ok(Parts {
         pieces: Pieces::build(plan, &tokens),
         longest: longest_token(&inner),
-        engine: Engine::Fast(Box::new(Fast::new(inner, level))),
+        engine: Engine::Fast(Box::new(Fast::new(inner, later, level))),
         tekken: None,
     })
 }
