@@ -2,9 +2,9 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use octavo_api::{
-    ApiError, BlockDelta, ContentBlock, FinishReason, IncompleteDetails, ItemStatus, MessageEvent,
-    NumberedEvent, OutputItem, OutputPart, Part, ReasoningPart, ResponseEvent, ResponseFailure,
-    ResponseObject, ResponseStatus, ResponseUsage, carried,
+    ApiError, BlockDelta, ChatLogprob, ContentBlock, FinishReason, IncompleteDetails, ItemStatus,
+    MessageEvent, NumberedEvent, OutputItem, OutputPart, Part, ReasoningPart, ResponseEvent,
+    ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage, carried,
 };
 use octavo_edge::unix_seconds;
 use octavo_parser::Event;
@@ -29,6 +29,8 @@ pub(super) struct Writer {
     begun: bool,
     /// Of the next event.
     number: u64,
+    /// Log probabilities of tokens of which it is not known yet what they are part of.
+    waiting: Vec<ChatLogprob>,
     /// Log probabilities that belong to the text which comes next.
     logprobs: Vec<Value>,
     buffer: BytesMut,
@@ -44,6 +46,7 @@ impl Writer {
             told,
             begun: false,
             number: 0,
+            waiting: Vec::new(),
             logprobs: Vec::new(),
             buffer: BytesMut::new(),
         }
@@ -88,16 +91,22 @@ impl Writer {
         true
     }
 
-    /// Takes plain text, or what the parser makes of it. Log probabilities of a piece belong to the message's text in it;
-    /// those of thoughts and calls are not told.
+    /// Takes plain text, or what the parser makes of it. Log probabilities belong to the message's text whose tokens they
+    /// are of; those of thoughts and calls are not told.
     pub(super) fn piece(&mut self, text: &str, events: Vec<Event>, logprobs: Option<Shown>) {
-        let speaks = !text.is_empty()
-            || events
-                .iter()
-                .any(|event| matches!(event, Event::ContentDelta { .. }));
-        if let Some(Shown::Chat(told)) = logprobs.filter(|_| speaks) {
-            let values = told.content.iter().map(serde_json::to_value);
-            self.logprobs.extend(values.filter_map(Result::ok));
+        if let Some(Shown::Chat(told)) = logprobs {
+            self.waiting.extend(told.content);
+        }
+        let contents = events.iter().filter_map(|event| match event {
+            Event::ContentDelta { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let said: String = std::iter::once(text).chain(contents).collect();
+        if !said.is_empty() {
+            self.logprobs.extend(of_text(&self.waiting, &said));
+        }
+        if !said.is_empty() || !events.is_empty() {
+            self.waiting.clear();
         }
         let mut said = Vec::new();
         self.blocks
@@ -380,4 +389,22 @@ impl Writer {
         let _ = serde_json::to_writer((&mut self.buffer).writer(), &event);
         self.buffer.extend_from_slice(b"\n\n");
     }
+}
+
+/// The log probabilities of the tokens that a text ends with: markers before them, and a stop token behind, are none of it.
+fn of_text(tokens: &[ChatLogprob], text: &str) -> Vec<Value> {
+    let mut rest = text.as_bytes();
+    let mut found = Vec::new();
+    for token in tokens.iter().rev() {
+        match rest.strip_suffix(token.bytes.as_slice()) {
+            Some(before) if !token.bytes.is_empty() => {
+                rest = before;
+                found.extend(serde_json::to_value(token).ok());
+            }
+            _ if found.is_empty() => {}
+            _ => break,
+        }
+    }
+    found.reverse();
+    found
 }
