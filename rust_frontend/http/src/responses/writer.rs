@@ -102,9 +102,7 @@ impl Writer {
             _ => None,
         });
         let said: String = std::iter::once(text).chain(contents).collect();
-        if !said.is_empty() {
-            self.logprobs.extend(of_text(&self.waiting, &said));
-        }
+        let mut fresh = of_text(&self.waiting, &said);
         if !said.is_empty() || !events.is_empty() {
             self.waiting.clear();
         }
@@ -112,8 +110,17 @@ impl Writer {
         self.blocks
             .piece(text, events, &mut |event| said.push(event));
         for event in said {
+            // Not before: thoughts that begin in this piece drop what waits for text.
+            if let MessageEvent::ContentBlockDelta {
+                delta: BlockDelta::TextDelta { .. },
+                ..
+            } = &event
+            {
+                self.logprobs.append(&mut fresh);
+            }
             self.block(event, ItemStatus::Completed);
         }
+        self.logprobs.append(&mut fresh);
     }
 
     /// Ends the response.
