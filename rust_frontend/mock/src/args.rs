@@ -29,9 +29,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     prefill_chunk: usize,
 
-    /// Which tokens: echo (of the prompt), random:LOW-HIGH (by seed, below HIGH), ids:5,6,7 or
-    /// rules:FILE, in which each line is {"when": [ids], "say": [ids]}: the first whose `when`
-    /// stands in the prompt
+    /// Which tokens: echo (the prompt), random:LOW-HIGH (by seed), ids:5,6,7 or rules:FILE
+    ///
+    /// A line of it is {"when": [ids], "say": [ids]}: the first whose `when` is in the prompt
     #[arg(long, value_name = "OUTPUT", default_value = "echo")]
     output: Output,
 
