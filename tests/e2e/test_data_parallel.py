@@ -40,7 +40,8 @@ def test_all_are_told_of_and_counted_together(ranks: Server) -> None:
     info = ranks.get("/server_info").json()
     assert [rank["rank"] for rank in info["ranks"]] == list(range(RANKS))
     assert ranks.metric("octavo:rank_ready") == RANKS
-    assert info["engine"]["num_blocks"] % RANKS == 0
+    blocks = info["engine"]["num_blocks"]  # of the first
+    assert f'num_gpu_blocks="{RANKS * blocks}"' in ranks.get("/metrics").text
     assert ranks.get("/get_world_size").json() == {"world_size": RANKS}
 
 
