@@ -15,9 +15,9 @@ from bench.compare.rounds import UNITS, Work, run_round
 from octavo.benchmarks import plot
 from octavo.benchmarks.startup import ends_on_sigterm
 from octavo.errors import OctavoError
+from octavo.modelfiles.smollm2 import cache_folder
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-CACHE = Path.home() / ".cache" / "octavo"
 #: Above this share of busy cores a comparison is not begun: its figures would be those of the neighbours.
 QUIET = 0.10
 
@@ -91,8 +91,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="for each engine (default: 2)")
     parser.add_argument("--single", type=int, default=6, help="requests one at a time (default: 6)")
     parser.add_argument("--many", type=int, default=32, help="requests 16 at a time (default: 32)")
-    parser.add_argument("--peers", type=Path, default=CACHE / "peers", help="folder with one environment for each peer")
-    parser.add_argument("--models", type=Path, default=CACHE / "bench", help="folder for models and logs")
+    parser.add_argument("--peers", type=Path, default=cache_folder() / "peers", help="folder with one environment for each peer")
+    parser.add_argument("--models", type=Path, default=cache_folder() / "bench", help="folder for models and logs")
     parser.add_argument("--list", action="store_true", help="say what is installed, and how to install the rest")
     parser.add_argument("--write", action="store_true", help="keep the result in bench/results")
     parser.add_argument("--busy-anyway", action="store_true", help="measure although the machine is busy")

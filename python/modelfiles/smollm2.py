@@ -32,9 +32,12 @@ _CHUNK_BYTES = 1 << 22
 
 
 def cache_folder() -> Path:
-    """Return octavo's cache: $OCTAVO_CACHE, or ~/.cache/octavo."""
+    """Return octavo's cache: $OCTAVO_CACHE, or `octavo` in $XDG_CACHE_HOME or ~/.cache."""
     given = os.environ.get("OCTAVO_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "octavo"
+    if given:
+        return Path(given)
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "octavo"
 
 
 def find() -> Path | None:

@@ -19,6 +19,17 @@ def test_the_cache_follows_the_environment(tmp_path: Path, monkeypatch: pytest.M
     assert smollm2.find() is None
 
 
+def test_without_a_folder_of_its_own_the_cache_is_where_caches_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OCTAVO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert smollm2.cache_folder() == tmp_path / "octavo"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert smollm2.cache_folder() == tmp_path / ".cache" / "octavo"
+
+
 def test_a_file_of_the_wrong_size_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCTAVO_CACHE", str(tmp_path))
     monkeypatch.setenv("OCTAVO_SMOLLM2", str(tmp_path))
