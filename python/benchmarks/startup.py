@@ -138,7 +138,13 @@ def start_once(command: Sequence[str], ready_path: str, timeout_s: float) -> Sta
     began = time.monotonic()
     try:
         process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=_heed_sigint,
         )
     except OSError as error:
         raise OctavoError(f"cannot start {words[0]}: {error}") from None
@@ -179,6 +185,11 @@ def answers(port: int, path: str) -> bool:
             return peer.recv(64).split(b" ")[1:2] == [b"200"]
     except OSError:
         return False
+
+
+def _heed_sigint() -> None:
+    """Undo, in a child, what a shell does to jobs in the background: they and their children ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from octavo.benchmarks import startup
 from octavo.benchmarks.cli import main
 from octavo.benchmarks.startup import Phase, Start, phases, table, tree_rss_mb
 
@@ -50,6 +52,16 @@ def test_starts_are_timed_and_stopped(server: list[str], tmp_path: Path, capsys:
         assert sum(phase["seconds"] for phase in start["phases"]) == pytest.approx(start["ready_s"])
         assert start["rss_mb"] > 1
     assert "until ready (median of 2" in capsys.readouterr().out
+
+
+def test_a_server_started_in_the_background_is_stopped_too(server: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "STOP_TIMEOUT_S", 1e6)  # the test's own limit ends it then
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        start = startup.start_once(server, "/health", 30.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert start.lines[-1][1] == "stopped"
 
 
 def test_a_server_that_ends_is_an_error_with_its_last_lines(capsys: pytest.CaptureFixture[str]) -> None:
