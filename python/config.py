@@ -290,7 +290,7 @@ class ServeConfig(EdgeSettings):
         None,
         or_none("auto", count(1)),
         "Engine",
-        "tokens computed in one step; longer prompts are prefilled in chunks; auto: 2048 on CPUs, 8192 on GPUs, 16384 "
+        "tokens computed in one step; longer prompts are prefilled in chunks; auto: 2048 on CPUs, 8192 on GPUs, 16640 "
         "on those with 70 GiB or more",
         "N|auto",
     )

@@ -22,8 +22,9 @@ __all__ = [
     "visible_gpus",
 ]
 
-#: Tokens of a step by device. On a CPU a step is bound by arithmetic early; a large GPU takes a prompt of 16k at once.
-_CPU_TOKENS, _GPU_TOKENS, _LARGE_GPU_TOKENS = 2048, 8192, 16384
+#: Tokens of a step by device. On a CPU a step is bound by arithmetic early; a large GPU takes a prompt of 16k at once,
+#: or prompts of 1k, 2k … that fill as much, beside 256 rows that decode.
+_CPU_TOKENS, _GPU_TOKENS, _LARGE_GPU_TOKENS = 2048, 8192, 16384 + 256
 _LARGE_GPU_BYTES = 70 << 30
 #: Attention of a chunk is fastest behind a prefix of so many tokens times a number (kernels/triton/fresh.py).
 _GPU_CHUNK = 512

@@ -379,8 +379,21 @@ class DecodeInputs:
 
     ids: Tensor  # [R] int32
     positions: Tensor  # [R] int64; -1 for padding
+    places: Tensor  # [R] int64: positions, 0 for padding
+    nexts: Tensor  # [R] int64: positions of the tokens that are drawn
     lengths: Tensor  # [R] int32; 0 for padding
     tables: Tensor  # [R, blocks] int32
+
+    def first(self, rows: int) -> DecodeInputs:
+        """Return the first `rows` rows of each tensor."""
+        return DecodeInputs(
+            self.ids[:rows],
+            self.positions[:rows],
+            self.places[:rows],
+            self.nexts[:rows],
+            self.lengths[:rows],
+            self.tables[:rows],
+        )
 
 
 class ReplayOps(Protocol):

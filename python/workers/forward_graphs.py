@@ -95,10 +95,15 @@ class ForwardGraphs:
         self._control = torch.zeros(largest, dtype=torch.uint8, device=device)
         # What gathering decode rows yields besides their tables; nobody reads it.
         ids, lengths = (torch.zeros(rows, dtype=torch.int32, device=device) for _ in range(2))
-        positions = torch.zeros(rows, dtype=torch.int64, device=device)
+        positions, places, nexts = (torch.zeros(rows, dtype=torch.int64, device=device) for _ in range(3))
         self._gathered = {
             group.group: DecodeInputs(
-                ids, positions, lengths, torch.zeros_like(parts.tables.whole(group.group)[:1]).repeat(rows, 1)
+                ids,
+                positions,
+                places,
+                nexts,
+                lengths,
+                torch.zeros_like(parts.tables.whole(group.group)[:1]).repeat(rows, 1),
             )
             for group in parts.groups
         }
@@ -183,8 +188,7 @@ class ForwardGraphs:
         attention: dict[int, PreparedAttention] = {}
         for group in parts.groups:
             whole = self._gathered[group.group]
-            rows = slots.shape[0]
-            mine = DecodeInputs(whole.ids[:rows], whole.positions[:rows], whole.lengths[:rows], whole.tables[:rows])
+            mine = whole.first(slots.shape[0])
             table = parts.tables.whole(group.group)
             self._replay.gather_decodes(parts.slots.tokens, parts.slots.lengths, table, slots, mine, group.block_tokens)
             step = DeviceStep(key.decodes, 1, lengths, mine.tables, row_of, positions, group.block_tokens, work=work)

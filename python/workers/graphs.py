@@ -89,15 +89,20 @@ class DecodeGraphs:
         most, device = sizes[-1], parts.device
         self._control = torch.zeros(_control_bytes(most), dtype=torch.uint8, device=device)
         self._row = torch.arange(most, device=device)
-        self._drawn = torch.zeros(most, dtype=torch.int64, device=device)
+        self._drawn: dict[GraphKey, Tensor] = {}  # [rows] int64 each
         self._zeros = torch.zeros(most, dtype=torch.int64, device=device)
         self._ones = torch.ones(most, dtype=torch.float32, device=device)
         ids = torch.zeros(most, dtype=torch.int32, device=device)
-        positions = torch.zeros(most, dtype=torch.int64, device=device)
+        positions, places, nexts = (torch.zeros(most, dtype=torch.int64, device=device) for _ in range(3))
         lengths = torch.zeros(most, dtype=torch.int32, device=device)
         self._inputs = {
             group.group: DecodeInputs(
-                ids, positions, lengths, torch.zeros_like(parts.tables.whole(group.group)[:1]).repeat(most, 1)
+                ids,
+                positions,
+                places,
+                nexts,
+                lengths,
+                torch.zeros_like(parts.tables.whole(group.group)[:1]).repeat(most, 1),
             )
             for group in parts.groups
         }
@@ -128,7 +133,7 @@ class DecodeGraphs:
         packed = _pack_control(key.rows, slots, seeds, temperatures)
         self._control[: len(packed)].copy_(upload(packed, self._parts.device), non_blocking=True)
         self._recorded[key]()
-        return self._drawn[: len(slots)]
+        return self._drawn[key][: len(slots)]
 
     def _record_all(self) -> None:
         replay = self._parts.kernels.replay
@@ -145,23 +150,21 @@ class DecodeGraphs:
         parts, kernels = self._parts, self._parts.kernels
         slots, seeds, temperatures = _control_views(self._control, key.rows)
         attention, inputs = self._gather(key, slots)
-        # Padded rows have position -1, which no table has; what they compute is dropped.
-        places = inputs.positions.clamp(min=0)
-        hidden = parts.model.forward(inputs.ids, ForwardBatch(places, attention, parts.caches, parts.progress))
+        hidden = parts.model.forward(inputs.ids, ForwardBatch(inputs.places, attention, parts.caches, parts.progress))
         logits = parts.model.logits(hidden)
         draw = SampleInputs(
             temperature=temperatures,
             top_k=self._zeros[: key.rows],
             top_p=self._ones[: key.rows],
             seed=seeds,
-            position=inputs.positions + 1,
+            position=inputs.nexts,
             all_greedy=False,  # greedy rows cost no noise where others may have it
             any_top_k=False,
             any_top_p=False,
         )
         tokens = kernels.sample.sample(logits, draw)
         kernels.state.append(parts.slots.tokens, parts.slots.lengths, slots, tokens)
-        self._drawn[: key.rows].copy_(tokens)
+        self._drawn[key] = tokens  # of the recording, which is the last to come by
 
     def _gather(self, key: GraphKey, slots: Tensor) -> tuple[tuple[PreparedAttention, ...], DecodeInputs]:
         """Return each layer's attention, and the inputs (ids and positions are those of every group)."""
@@ -171,7 +174,7 @@ class DecodeGraphs:
         attention: dict[int, PreparedAttention] = {}
         for group in parts.groups:
             whole = self._inputs[group.group]
-            mine = DecodeInputs(whole.ids[:rows], whole.positions[:rows], whole.lengths[:rows], whole.tables[:rows])
+            mine = whole.first(rows)
             replay.gather_decodes(
                 parts.slots.tokens,
                 parts.slots.lengths,

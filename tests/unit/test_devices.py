@@ -57,7 +57,7 @@ def test_what_is_missing_is_said(asked: str, ranks: int, gpus: tuple[Gpu, ...], 
 def test_tokens_of_a_step_follow_the_device() -> None:
     assert default_batched_tokens("cpu", (LARGE,)) == 2048
     assert default_batched_tokens("cuda", (SMALL,)) == 8192
-    assert default_batched_tokens("cuda", (LARGE,)) == 16384
+    assert default_batched_tokens("cuda", (LARGE,)) == 16640
     assert default_batched_tokens("cuda", (LARGE, SMALL)) == 8192
 
 
@@ -99,11 +99,11 @@ def test_the_build_of_torch_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, ("cuda", 16384, None, None)),
+        ({}, ("cuda", 16640, None, None)),
         ({"device": "cpu"}, ("cpu", 2048, 4 << 30, None)),
-        ({"enforce_eager": "true", "cuda_graph_sizes": ["4"]}, ("cuda", 16384, None, ())),
+        ({"enforce_eager": "true", "cuda_graph_sizes": ["4"]}, ("cuda", 16640, None, ())),
         ({"cuda_graph_sizes": ["8", "2", "8"], "max_num_batched_tokens": "512"}, ("cuda", 512, None, (2, 8))),
-        ({"kv_cache_memory_bytes": "1G"}, ("cuda", 16384, 1 << 30, None)),
+        ({"kv_cache_memory_bytes": "1G"}, ("cuda", 16640, 1 << 30, None)),
     ],
 )
 def test_the_engine_is_told(

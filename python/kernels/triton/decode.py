@@ -117,8 +117,8 @@ def _decode_kernel(
     tables: tl.tensor,  # [R, blocks] int32
     lengths: tl.tensor,  # [R] int32; 0: padding; -1: no row, whose token is another's
     out: tl.tensor,  # [R * QUERIES, N, D], contiguous
-    partial: tl.tensor,  # [R, K, SPLITS, MERGE_M, BLOCK_D] float32
-    stats: tl.tensor,  # [R, K, SPLITS, 2, MERGE_M] float32: peak and total
+    partial: tl.tensor,  # [R, K, splits, MERGE_M, BLOCK_D] float32
+    stats: tl.tensor,  # [R, K, splits, 2, MERGE_M] float32: peak and total
     counters: tl.tensor,  # [R, K] int32: zero before and after
     sinks: tl.tensor,  # [N]
     scale: tl.tensor,
@@ -133,8 +133,8 @@ def _decode_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_TOKENS: tl.constexpr,
-    SPLITS: tl.constexpr,
-    BLOCK_SPLITS: tl.constexpr,  # a power of two
+    SPLIT: tl.constexpr,  # whether a row and head has several programs
+    BLOCK_SPLITS: tl.constexpr,  # at least as many, a power of two
     MIN_TILES: tl.constexpr,
     MERGE_M: tl.constexpr,
     MERGE_SPLITS: tl.constexpr,
@@ -146,6 +146,7 @@ def _decode_kernel(
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     split = tl.program_id(2)
+    splits = tl.num_programs(2)
     m = tl.arange(0, BLOCK_M)
     d = tl.arange(0, BLOCK_D)
     q_head = head * GROUP + m % GROUP
@@ -165,7 +166,7 @@ def _decode_kernel(
     if WINDOW:
         first = tl.maximum(length - QUERIES - WINDOW + 1, 0) // BLOCK_N * BLOCK_N
     tiles = tl.cdiv(length - first, BLOCK_N)
-    each = tl.maximum(tl.cdiv(tiles, SPLITS), MIN_TILES)
+    each = tl.maximum(tl.cdiv(tiles, splits), MIN_TILES)
     active = tl.cdiv(tiles, each)
     if split >= active:
         return
@@ -187,9 +188,9 @@ def _decode_kernel(
     if active == 1:
         tl.store(target, rounded(acc / total[:, None], dtype), mask=live)
         return
-    if SPLITS > 1:
+    if SPLIT:
         group = row * KV_HEADS + head
-        part = group * SPLITS + split
+        part = group * splits + split
         kept = m < MERGE_M
         place = (part * MERGE_M + m)[:, None] * BLOCK_D + d[None, :]
         tl.store(partial + place, acc, mask=kept[:, None] & (d >= 0)[None, :])
@@ -200,7 +201,7 @@ def _decode_kernel(
             tl.debug_barrier()
             tl.store(counters + group, 0)
             _merge(
-                partial, stats, out, group * SPLITS, active, row, head, KV_HEADS, GROUP, QUERIES, SIZE, BLOCK_D,
+                partial, stats, out, group * splits, active, row, head, KV_HEADS, GROUP, QUERIES, SIZE, BLOCK_D,
                 BLOCK_SPLITS, MERGE_M, MERGE_SPLITS,
             )  # fmt: skip
 
@@ -268,6 +269,8 @@ def attend_decodes(
     folded = q.shape[1] // heads * step.queries
     merge_m, block_d = power_of_two(folded), max(16, power_of_two(dim))
     splits = shape.splits(rounded_rows(step.num_decodes, step.longest), heads, num_processors(q.device), step.longest)
+    # Few kernels, since each is compiled: 1, 2 … 4, 5 … 16 and more splits.
+    block_splits = 4 if splits <= 4 else 16 if splits <= 16 else _MAX_SPLITS
     partial, stats = workspace.parts(merge_m * block_d)
     _decode_kernel[(step.num_decodes, heads, splits)](
         q,
@@ -292,11 +295,11 @@ def attend_decodes(
         BLOCK_M=max(16, merge_m),
         BLOCK_N=shape.block_n,
         BLOCK_TOKENS=step.block_tokens,
-        SPLITS=splits,
-        BLOCK_SPLITS=power_of_two(splits),
+        SPLIT=splits > 1,
+        BLOCK_SPLITS=block_splits,
         MIN_TILES=shape.min_tiles,
         MERGE_M=merge_m,
-        MERGE_SPLITS=min(power_of_two(splits), max(1, shape.merge // (merge_m * block_d))),
+        MERGE_SPLITS=min(block_splits, max(1, shape.merge // (merge_m * block_d))),
         WINDOW=window,
         SOFTCAP=softcap != 0.0,
         SINKS=sinks is not None,

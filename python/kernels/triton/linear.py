@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
+from octavo.kernels.triton.common import launch_options, num_processors
 from octavo.kernels.triton.gemv import MAX_FEW, few_rows
+from octavo.kernels.triton.skinny import MOST, SkinnyWorkspace, skinny, skinny_shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +25,9 @@ _SUM_ROWS = 1024
 class TritonLinear:
     """LinearOps on plain weights."""
 
+    def __init__(self) -> None:
+        self._workspaces: dict[torch.device, SkinnyWorkspace] = {}
+
     def pack(self, weight: Tensor) -> Tensor:
         return weight.contiguous()
 
@@ -33,7 +38,17 @@ class TritonLinear:
         rows = x.shape[0]
         if x.dtype == torch.bfloat16 and 1 <= rows <= MAX_FEW and x.dim() == 2 and x.stride(1) == 1:
             return few_rows(x, packed, bias)
+        if rows <= MOST and x.dtype == torch.bfloat16 and x.dim() == 2 and x.stride(1) == 1:
+            # With dependent launch, that is: on devices that it was measured on.
+            shape = skinny_shape(rows, packed.shape[0], packed.shape[1], num_processors(x.device))
+            if shape is not None and launch_options(x)["DEPENDENT"]:
+                return skinny(x, packed, bias, shape, self._workspace(x.device))
         return F.linear(x, packed, bias)
+
+    def _workspace(self, device: torch.device) -> SkinnyWorkspace:
+        if device not in self._workspaces:
+            self._workspaces[device] = SkinnyWorkspace(device)
+        return self._workspaces[device]
 
     @property
     def sum_rows(self) -> int:

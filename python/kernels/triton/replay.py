@@ -44,9 +44,7 @@ class TritonReplay:
     def gather_decodes(
         self, tokens: Tensor, lengths: Tensor, tables: Tensor, slots: Tensor, out: DecodeInputs, block_tokens: int
     ) -> None:  # [S, L] int32, [S] int32, [S, blocks] int32, [R] int64
-        self._state.gather_decodes(
-            tokens, lengths, tables, slots, out.ids, out.positions, out.lengths, out.tables, block_tokens
-        )
+        self._state.gather_decodes(tokens, lengths, tables, slots, out, block_tokens)
 
     def prepare(self, step: DeviceStep, heads: int) -> PreparedAttention:
         return self._attention.prepare_device(step, heads)

@@ -14,6 +14,8 @@ from octavo.kernels.triton.common import begin, launch_options
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from octavo.kernels.api import DecodeInputs
+
 __all__ = ["TritonState"]
 
 _BLOCK = 256
@@ -67,6 +69,8 @@ def _gather_decodes_kernel(
     slots: tl.tensor,  # [R] int64; negative: padding
     ids: tl.tensor,  # [R] int32
     positions: tl.tensor,  # [R] int64
+    places: tl.tensor,  # [R] int64
+    nexts: tl.tensor,  # [R] int64
     step_lengths: tl.tensor,  # [R] int32
     step_tables: tl.tensor,  # [R, blocks] int32
     tokens_stride: tl.tensor,
@@ -84,6 +88,8 @@ def _gather_decodes_kernel(
     token = tl.load(tokens + slot * tokens_stride + length - 1, mask=length > 0, other=0)
     tl.store(ids + row, token)
     tl.store(positions + row, (length - 1).to(tl.int64))  # -1 for padding
+    tl.store(places + row, tl.maximum(length - 1, 0).to(tl.int64))
+    tl.store(nexts + row, length.to(tl.int64))
     tl.store(step_lengths + row, length)
     used = tl.cdiv(length, block_tokens)
     for start in range(0, used, BLOCK):
@@ -139,10 +145,7 @@ class TritonState:
         lengths: Tensor,  # [S] int32: known tokens of each slot, the last one not yet computed
         tables: Tensor,  # [S, blocks] int32
         slots: Tensor,  # [R] int64; negative: padding
-        ids: Tensor,  # [R] int32, written
-        positions: Tensor,  # [R] int64, written; -1 for padding
-        step_lengths: Tensor,  # [R] int32, written; 0 for padding
-        step_tables: Tensor,  # [R, blocks] int32, written as far as the row's tokens go
+        out: DecodeInputs,  # written; tables as far as a row's tokens go
         block_tokens: int,
     ) -> None:
         """Write the inputs of a decode step into its fixed tensors: one launch at the head of a CUDA graph."""
@@ -153,13 +156,15 @@ class TritonState:
             lengths,
             tables,
             slots,
-            ids,
-            positions,
-            step_lengths,
-            step_tables,
+            out.ids,
+            out.positions,
+            out.places,
+            out.nexts,
+            out.lengths,
+            out.tables,
             tokens.stride(0),
             tables.stride(0),
-            step_tables.stride(0),
+            out.tables.stride(0),
             block_tokens,
             BLOCK=_BLOCK,
             num_warps=2,

@@ -72,7 +72,7 @@ def _peak_kernel(
 @triton.jit
 def _limit(
     row: tl.tensor, top_k: tl.tensor, top_p: tl.tensor, temperature: tl.tensor, sums: tl.tensor, vocab: tl.tensor,
-    MASS: tl.constexpr, LEVEL: tl.constexpr,
+    MASS: tl.constexpr, level: tl.tensor,
 ) -> tl.tensor:  # fmt: skip
     """Return the weight that must not be reached above the threshold; 0: the row keeps all."""
     limit = tl.zeros((), tl.int64)
@@ -81,7 +81,7 @@ def _limit(
         p = tl.load(top_p + row)
         if (heat != 0.0) & (p < 1.0):
             limit += 1
-            if LEVEL > 0:  # the sums of the first level are all the mass there is
+            if level > 0:  # the sums of the first level are all the mass there is
                 whole = tl.sum(tl.load(sums + row * 16 + tl.arange(0, 16)), axis=0)
                 limit = tl.maximum(tl.ceil(p.to(tl.float64) * whole.to(tl.float64)).to(tl.int64), 1)
     else:
@@ -93,13 +93,13 @@ def _limit(
 
 @triton.jit
 def _descend(
-    row: tl.tensor, rows: tl.tensor, sums: tl.tensor, state: tl.tensor, limit: tl.tensor, LEVEL: tl.constexpr
+    row: tl.tensor, rows: tl.tensor, sums: tl.tensor, state: tl.tensor, limit: tl.tensor, level: tl.tensor
 ) -> tl.tensor:
-    """Return the digits found up to `LEVEL`, and the weight of the keys above all that share them."""
+    """Return the digits found up to `level`, and the weight of the keys above all that share them."""
     prefix = tl.zeros((), tl.int64)
     above = tl.zeros((), tl.int64)
-    if LEVEL > 0:
-        last = (LEVEL - 1) * rows + row
+    if level > 0:
+        last = (level - 1) * rows + row
         digit = tl.arange(0, 16)
         weight = tl.load(sums + last * 16 + digit)
         over = tl.load(state + last * 2 + 1) + tl.sum(weight, axis=0) - tl.cumsum(weight, axis=0)
@@ -109,7 +109,7 @@ def _descend(
     return prefix, above
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["level"])  # eight launches, one kernel
 def _sum_kernel(
     logits: tl.tensor,  # [R, V]
     temperature: tl.tensor,  # [R] float32
@@ -121,8 +121,8 @@ def _sum_kernel(
     state: tl.tensor,  # [levels, R, 2] int64: digits found so far and weight above, zero for level 0
     stride: tl.tensor,
     vocab: tl.tensor,
+    level: tl.tensor,
     MASS: tl.constexpr,
-    LEVEL: tl.constexpr,
     BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -133,13 +133,13 @@ def _sum_kernel(
     rows = tl.num_programs(0)
     block = tl.program_id(1)
     blocks = tl.num_programs(1)
-    limit = _limit(row, top_k, top_p, temperature, sums, vocab, MASS, LEVEL)
+    limit = _limit(row, top_k, top_p, temperature, sums, vocab, MASS, level)
     if limit == 0:
         return
-    prefix, above = _descend(row, rows, sums, state, limit, LEVEL)
-    if (LEVEL > 0) & (block == 0):
-        tl.store(state + (LEVEL * rows + row) * 2, prefix)
-        tl.store(state + (LEVEL * rows + row) * 2 + 1, above)
+    prefix, above = _descend(row, rows, sums, state, limit, level)
+    if (level > 0) & (block == 0):
+        tl.store(state + (level * rows + row) * 2, prefix)
+        tl.store(state + (level * rows + row) * 2 + 1, above)
     heat = tl.load(temperature + row)
     peak = 0.0
     least = tl.zeros((), tl.int64)
@@ -155,14 +155,16 @@ def _sum_kernel(
         score = scaled(tl.load(logits + row * stride + at, mask=inside, other=float("-inf")), heat)
         key = _to_key(score)
         shared = inside & (key >= least.to(tl.uint32))
-        if LEVEL > 0:
-            shared = shared & ((key >> (32 - 4 * LEVEL)) == prefix.to(tl.uint32))
+        # The digits found so far, which of none are none: a shift by all 32 bits is not defined.
+        shared = shared & (
+            (level == 0) | ((key >> (32 - 4 * tl.maximum(level, 1)).to(tl.uint32)) == prefix.to(tl.uint32))
+        )
         if tl.max(shared.to(tl.int32), axis=0) > 0:
             weight = tl.where(shared, tl.exp(score - peak) if MASS else 1.0, 0.0)
-            digit = (key >> (28 - 4 * LEVEL)) & 15
+            digit = (key >> (28 - 4 * level).to(tl.uint32)) & 15
             acc += tl.where(digit[None, :] == digits[:, None], weight[None, :], 0.0)
     value = (tl.sum(acc, axis=1).to(tl.float64) * (1099511627776.0 if MASS else 1.0) + 0.5).to(tl.int64)
-    place = sums + (LEVEL * rows + row) * 16 + tl.arange(0, 16)
+    place = sums + (level * rows + row) * 16 + tl.arange(0, 16)
     tl.atomic_add(place, value, mask=value > 0, sem="relaxed")
 
 
@@ -219,8 +221,8 @@ def thresholds(logits: Tensor, inputs: SampleInputs) -> Tensor:  # [R, V] -> [R]
                 state,
                 logits.stride(0),
                 vocab,
+                level,
                 MASS=mass,
-                LEVEL=level,
                 BLOCK=block,
                 CHUNK=min(_CHUNK, block),
                 BLOCKS=power_of_two(grid[1]),

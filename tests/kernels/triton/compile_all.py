@@ -15,7 +15,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 import octavo.kernels.triton
-from octavo.kernels.api import History, KvCache, PagedStep, QkNorm, SampleInputs
+from octavo.kernels.api import DecodeInputs, History, KvCache, PagedStep, QkNorm, SampleInputs
 from octavo.kernels.triton.activation import TritonActivation
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.behind import attend_behind
@@ -91,7 +91,8 @@ def others() -> None:
     TritonActivation().silu_mul(x)
     TritonActivation().gelu_mul(x)
     TritonNorm().rms_norm(x, weight.float(), 1e-6)
-    TritonLinear().apply(x, torch.zeros(64, 1024, dtype=BF16), weight[:64])
+    for rows in (2, 3, 64):
+        TritonLinear().apply(x[:1].repeat(rows, 1), torch.zeros(64, 1024, dtype=BF16), weight[:64])
     ids, many = torch.zeros(2, dtype=INT), torch.zeros(2, dtype=torch.int64)
     TritonEmbedding().lookup(ids, x, 0)
     TritonSample().sample(x, SampleInputs(many.float(), many, many.float(), many, many, False, True, True))
@@ -102,7 +103,7 @@ def others() -> None:
     TritonMask().apply_token_mask(x, many, table)
     TritonState().scatter(table, many, many, ids)
     TritonState().gather_ids(table, many, many)
-    TritonState().gather_decodes(table, ids, table, many, ids, many, ids, table, 16)
+    TritonState().gather_decodes(table, ids, table, many, DecodeInputs(ids, many, many, many, ids, table), 16)
     TritonState().append(table, ids, many, many)
     BlockCopier([KvCache(torch.zeros(4, 2, 16, 64), torch.zeros(4, 2, 16, 64))]).copy(table[:, :2])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from octavo.kernels.api import KvCache
+from octavo.kernels.api import DecodeInputs, KvCache
 from octavo.kernels.ref.state import RefState
 from octavo.kernels.triton.block_copy import BlockCopier
 from octavo.kernels.triton.state import TritonState
@@ -38,17 +38,20 @@ def test_a_decode_step_begins_and_ends_on_the_device(device) -> None:
     tables = torch.randint(0, 99, (slots_count, blocks), dtype=torch.int32, device=device)
     slots = torch.tensor([4, 2, -1, 0], device=device)
     ids = torch.full((4,), -5, dtype=torch.int32, device=device)
-    positions = torch.full((4,), -5, dtype=torch.int64, device=device)
-    step_lengths, step_tables = ids.clone(), torch.full((4, blocks), -5, dtype=torch.int32, device=device)
+    wide = torch.full((4,), -5, dtype=torch.int64, device=device)
+    table = torch.full((4, blocks), -5, dtype=torch.int32, device=device)
+    out = DecodeInputs(ids, wide, wide.clone(), wide.clone(), ids.clone(), table)
     ops = TritonState()
-    ops.gather_decodes(tokens, lengths, tables, slots, ids, positions, step_lengths, step_tables, block_tokens)
-    assert step_lengths.tolist() == [17, 33, 0, 5]
-    assert positions.tolist() == [16, 32, -1, 4]
-    assert ids.tolist() == [int(tokens[4, 16]), int(tokens[2, 32]), 0, int(tokens[0, 4])]
+    ops.gather_decodes(tokens, lengths, tables, slots, out, block_tokens)
+    assert out.lengths.tolist() == [17, 33, 0, 5]
+    assert out.positions.tolist() == [16, 32, -1, 4]
+    assert out.places.tolist() == [16, 32, 0, 4]
+    assert out.nexts.tolist() == [17, 33, 0, 5]
+    assert out.ids.tolist() == [int(tokens[4, 16]), int(tokens[2, 32]), 0, int(tokens[0, 4])]
     for row, (slot, used) in enumerate([(4, 2), (2, 3), (None, 0), (0, 1)]):
-        assert step_tables[row, used:].tolist() == [-5] * (blocks - used)
+        assert out.tables[row, used:].tolist() == [-5] * (blocks - used)
         if slot is not None:
-            assert torch.equal(step_tables[row, :used], tables[slot, :used])
+            assert torch.equal(out.tables[row, :used], tables[slot, :used])
     before = tokens.clone()
     ops.append(tokens, lengths, slots, torch.tensor([11, 12, 13, 14], device=device))
     assert lengths.tolist() == [6, 0, 34, 16, 18, 1]
