@@ -61,7 +61,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     long_prefill_token_threshold: int | None = None  # None: half of a step; 0: no prompt is long
     max_long_partial_prefills: int = 1
     max_num_waiting: int | None = None  # requests in the engine beyond those that can start at once
-    plans_in_flight: int | None = None  # 1 or 2; None: 1 on CPUs, 2 on GPUs
+    plans_in_flight: int | None = None  # 1 … 3; None: see engine_core/window.py
     kv_events: KvEventsConfig | None = None  # None: nobody is told
     logprobs_mode: str = "raw_logprobs"
     tensor_parallel_size: int = 1
@@ -322,10 +322,10 @@ class ServeConfig(EdgeSettings):
     )
     plans_in_flight: int | None = setting(
         None,
-        or_none("auto", count(1, 2)),
+        or_none("auto", count(1, 3)),
         "Engine",
-        "steps that are planned before their results are there; auto: 2 on GPUs, 1 on CPUs, which core and workers "
-        "share",
+        "steps that are planned before their results are there; auto: 2 on GPUs, 3 with less than 6 GiB of weights, "
+        "1 on CPUs, which core and workers share",
         "N|auto",
     )
     max_num_waiting: int | None = setting(

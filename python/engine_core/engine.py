@@ -26,6 +26,7 @@ from octavo.engine_core.grammar.native import NativeGrammars
 from octavo.engine_core.kv_plan import plan_kv
 from octavo.engine_core.outputs import end_delta
 from octavo.engine_core.sched.budget import SchedLimits
+from octavo.engine_core.window import plans_in_flight
 from octavo.engine_core.worker_group import GroupAnswer, GroupDown, GroupEvent, GroupReady, GroupResult
 from octavo.errors import EngineError, ProtocolError, RequestError
 from octavo.faults import Faults
@@ -82,7 +83,7 @@ class EngineCore(Actor[EngineMessage]):
         frontend: Frontend,
         journal: Journal,
         *,
-        window: int = 1,
+        window: int | None = 1,
         num_drafts: int = 0,
         on_ready: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
@@ -90,6 +91,7 @@ class EngineCore(Actor[EngineMessage]):
     ) -> None:
         """Keep the arguments.
 
+        window: plans in flight; None: as many as suit the weights.
         journal: what was done to the model; older weights are never served under a newer version.
         on_ready: called whenever the workers have become ready. on_shutdown: when the frontend asks for the end by
         Control. grammars: makes what compiles grammars, from the width of the logits; by default from the tokenizer.
@@ -140,6 +142,8 @@ class EngineCore(Actor[EngineMessage]):
         if ready.weight_key != wanted.key and not wanted.lost:
             raise ProtocolError(f"the workers loaded the weights {ready.weight_key!r}, needed are {wanted.key!r}")
         if self._plan is None or self._specs is None:
+            if self._window is None:
+                self._window = plans_in_flight(self._config.device, ready.weight_bytes)
             self._plan = plan_kv(self._config, ready, self._window, self._num_drafts, wanted.key, self._kv_log)
             self._specs = ready
         elif self._specs.kv_specs != ready.kv_specs:
@@ -407,7 +411,7 @@ class EngineCore(Actor[EngineMessage]):
             self._add(message) if isinstance(message, AddRequest) else self._abort(message)
 
     def _make_core(self) -> Core:
-        assert self._plan is not None and self._specs is not None
+        assert self._plan is not None and self._specs is not None and self._window is not None
         limits = SchedLimits(
             max_num_seqs=self._config.max_num_seqs,
             max_num_batched_tokens=self._config.max_num_batched_tokens,

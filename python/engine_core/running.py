@@ -41,15 +41,13 @@ async def run_core(
     Raises ModelError, ConfigError, ProtocolError for what is final, ChildrenFailed when the workers failed too often.
     """
     failure: ChildrenFailed | None = None
-    # On a CPU core and worker share the processors: a second plan in flight would only make tokens late.
-    window = config.plans_in_flight or (1 if config.device == "cpu" else 2)
     publisher = KvPublisher.bind(context, config.kv_events, config.rank) if config.kv_events is not None else None
     journal = Journal(Path(config.run_dir) / "journal.jsonl")
     engine = EngineCore(
         config,
         frontend,
         journal,
-        window=window,
+        window=config.plans_in_flight,
         on_ready=on_ready,
         on_shutdown=lambda: group.stop(),
     )

@@ -36,7 +36,7 @@ TRAPS = {
     "a_resumed_request": _HERE + "a_resumed_request_keeps_its_prompt_length",  # preemption and penalties
     "preemption_in_flight": _UNIT
     + "sched/test_scheduler.py::test_trap_preemption_in_flight_a_row_of_an_earlier_life_is_not_applied",
-    "async_counters": "tests/property/test_windows.py::test_trap_async_counters_windows_one_and_two_give_the_same",
+    "async_counters": "tests/property/test_windows.py::test_trap_async_counters_any_window_gives_the_same",
     "blocks_of_an_ended_request": _HERE + "blocks_of_an_ended_request_wait_for_its_zombie_row",
     "stop_strings": "rust_frontend/http/tests/answers.rs::trap_stop_strings_over_many_tokens_end_the_request",
     "min_tokens": "tests/kernels/test_logits.py::test_sp10_trap_min_tokens_masks_all_end_tokens",

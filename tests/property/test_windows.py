@@ -91,14 +91,15 @@ def play(engine: Setup, workload: list[Arrival], crashes: set[int], resets: set[
 
 
 @pytest.mark.parametrize("chunk", range(-(-WORKLOADS // CHUNK)))
-def test_trap_async_counters_windows_one_and_two_give_the_same(chunk: int) -> None:
+def test_trap_async_counters_any_window_gives_the_same(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         rng = random.Random(number)
         engine = setup(rng)
         workload = [arrival(rng) for _ in range(rng.randrange(1, 10))]
         crashes = {rng.randrange(1, 60) for _ in range(rng.randrange(3))}
         resets = {rng.randrange(1, 60) for _ in range(rng.randrange(2))}
-        one, two = (play(replace(engine, window=window), workload, crashes, resets) for window in (1, 2))
+        windows = (1, 2 + number % 2)
+        one, two = (play(replace(engine, window=window), workload, crashes, resets) for window in windows)
         assert one.keys() == two.keys()
         for request in one:
             seen = [(t.tokens, t.finish) for t in (one[request], two[request])]

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator"
-"""Penalties and log probabilities with few passes over the vocabulary; the rest of LogitsOps is torch."""
+"""Penalties, min-p, bad words and log probabilities with few passes over the vocabulary; all else is torch."""
 
 from __future__ import annotations
 
@@ -105,8 +105,75 @@ def _rank_kernel(
     tl.store(ranks + row, tl.sum(better, axis=0) + 1)
 
 
+@triton.jit
+def _min_p_kernel(
+    logits: tl.tensor,  # [R, V] float32
+    below: tl.tensor,  # [R] float32: what is added to the greatest logit for the least that is kept; no number: all are
+    out: tl.tensor,  # [R, V] float32
+    stride: tl.tensor,
+    vocab: tl.tensor,
+    BLOCK: tl.constexpr,
+    DEPENDENT: tl.constexpr,
+) -> None:
+    begin(DEPENDENT)
+    row = tl.program_id(0).to(tl.int64)
+    peak = tl.full((BLOCK,), float("-inf"), tl.float32)
+    for start in range(0, vocab, BLOCK):
+        token = start + tl.arange(0, BLOCK)
+        value = tl.load(logits + row * stride + token, mask=token < vocab, other=float("-inf"))
+        peak = tl.maximum(peak, value)
+    least = tl.max(peak, axis=0) + tl.load(below + row)
+    for start in range(0, vocab, BLOCK):
+        token = start + tl.arange(0, BLOCK)
+        value = tl.load(logits + row * stride + token, mask=token < vocab, other=float("-inf"))
+        tl.store(out + row * vocab + token, tl.where(value < least, float("-inf"), value), mask=token < vocab)
+
+
+@triton.jit(do_not_specialize=["count", "width"])
+def _ban_words_kernel(
+    logits: tl.tensor,  # [V] float32
+    said: tl.tensor,  # [width - 1] int64
+    words: tl.tensor,  # [count, width] int64
+    count: tl.tensor,
+    width: tl.tensor,
+    BLOCK: tl.constexpr,
+    DEPENDENT: tl.constexpr,
+) -> None:
+    begin(DEPENDENT)
+    word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    banned = word < count
+    for place in range(width - 1):
+        token = tl.load(words + word * width + place, mask=word < count, other=-2)
+        banned = banned & ((token == tl.load(said + place)) | (token == -2))
+    last = tl.load(words + word * width + width - 1, mask=word < count, other=0)
+    tl.store(logits + last, tl.full((BLOCK,), float("-inf"), tl.float32), mask=banned)
+
+
 class TritonLogits(RefLogits):
     """LogitsOps for a GPU."""
+
+    def keep_min_p(self, logits: Tensor, temperature: Tensor, min_p: Tensor) -> Tensor:
+        rows, vocab = logits.shape
+        out = torch.empty((rows, vocab), dtype=torch.float32, device=logits.device)
+        if rows:
+            _min_p_kernel[(rows,)](
+                logits,
+                temperature * min_p.log(),
+                out,
+                logits.stride(0),
+                vocab,
+                BLOCK=4 * _BLOCK,
+                num_warps=8,
+                **launch_options(logits),
+            )
+        return out
+
+    def ban_words(self, logits: Tensor, said: Tensor, words: Tensor) -> None:
+        count, width = words.shape
+        if count:
+            _ban_words_kernel[(triton.cdiv(count, 128),)](
+                logits, said, words.contiguous(), count, width, BLOCK=128, **launch_options(logits)
+            )
 
     def penalize(self, logits: Tensor, history: History, penalties: Tensor) -> Tensor:
         rows, vocab = logits.shape

@@ -99,6 +99,8 @@ def others() -> None:
     table = torch.zeros(2, 64, dtype=INT)
     scores = torch.zeros(2, 2048)
     TritonLogits().penalize(scores, History(table, many, many), scores[:, :3])
+    TritonLogits().keep_min_p(scores, scores[:, 0], scores[:, 1])
+    TritonLogits().ban_words(scores[0], many[:1], many[None])
     TritonLogits().logprobs(scores, many, 1, None, True)
     TritonMask().apply_token_mask(x, many, table)
     TritonState().scatter(table, many, many, ids)

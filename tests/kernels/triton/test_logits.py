@@ -48,6 +48,35 @@ def test_logprobs(vocab, normalize, device) -> None:
         torch.testing.assert_close(*values, rtol=1e-5, atol=5e-3 if vocab > 5000 else 1e-3)
 
 
+@pytest.mark.parametrize("vocab", VOCABS)
+def test_min_p(vocab, device) -> None:
+    """Rows that are greedy or have no min-p keep all; in a wider tensor."""
+    logits = (4 * torch.randn(5, vocab + 3)).to(device)[:, :vocab]
+    logits[1, 7:] = float("-inf")
+    heat = torch.tensor([1.0, 0.7, 0.0, 1.5, 2.0], device=device)
+    min_p = torch.tensor([0.1, 0.5, 0.3, 0.0, 1.0], device=device)
+    got = TritonLogits().keep_min_p(logits, heat, min_p)
+    assert torch.equal(got, RefLogits().keep_min_p(logits, heat, min_p))
+    assert (got > float("-inf")).sum(1).tolist()[3:] == [vocab, 1]
+
+
+def test_bad_words(device) -> None:
+    """Words of one token and of several, two with the same end, more than a program takes, none."""
+    words = torch.randint(10, 90, (150, 3))
+    words[:8] = torch.tensor(
+        [[-2, -2, 4], [-2, 6, 3], [5, 6, 2], [9, 6, 1], [-2, 5, 0], [7, 6, 2], [-2, -2, 4], [-1, 6, 8]]
+    )
+    for said in ([5, 6], [-1, 6], [-1, -1]):
+        want = torch.randn(100).to(device)
+        got, place = want.clone(), torch.tensor(said).to(device)
+        RefLogits().ban_words(want, place, words.to(device))
+        TritonLogits().ban_words(got, place, words.to(device))
+        assert torch.equal(got, want)
+    alone = got.clone()
+    TritonLogits().ban_words(alone, place[:0], words[:0, :1].to(device))
+    assert torch.equal(alone, got)
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("vocab", [31, 64, 2100])
 def test_masks(vocab, kind, device) -> None:
