@@ -23,6 +23,7 @@ __all__ = [
     "Delta",
     "Deltas",
     "Domain",
+    "Embeds",
     "EngineFault",
     "EngineInfo",
     "EngineReady",
@@ -184,6 +185,14 @@ class Pooling(Record, frozen=True):
     second: int = 0  # index of the first token of a pair's second text; 0: there is none
 
 
+class Embeds(Record, frozen=True):
+    """Vectors that stand for all tokens of the prompt, whose ids then name nothing: they are 0."""
+
+    width: int  # numbers of a vector
+    dtype: str  # "float32", "float16", "bfloat16"
+    values: bytes  # little-endian, [tokens of the prompt * width]
+
+
 class AddRequest(Message, frozen=True):
     """frontend -> core. Sent again with a higher attempt and the ids emitted so far after a crash or a gap."""
 
@@ -198,6 +207,7 @@ class AddRequest(Message, frozen=True):
     grammar: Grammar | None = None  # None: any text
     domain: Domain | None = None  # None: the one that all share
     pooling: Pooling | None = None  # None: tokens are wanted
+    embeds: Embeds | None = None  # None: the prompt is its ids; else `domain` holds the content id of these
 
 
 class AbortRequests(Message, frozen=True):

@@ -7,7 +7,7 @@ request, for the request's whole life; its generation tells late results from th
 
 from __future__ import annotations
 
-from octavo.wire.frontend import Logprobs, Message, Pooled, Pooling, Record, SamplingParams, Tokens
+from octavo.wire.frontend import Embeds, Logprobs, Message, Pooled, Pooling, Record, SamplingParams, Tokens
 from octavo.wire.pooling_plan import PoolingPlan  # noqa: TC001  # msgspec reads it
 
 __all__ = [
@@ -104,6 +104,7 @@ class Ready(Message, frozen=True):
     step_bytes: int = 0  # most that a step takes
     kv_bytes: int = 0  # what is left for the KV cache; negative: so much is missing
     weight_key: str = "0"  # of the weights that were loaded
+    hidden_size: int = 0  # numbers of a vector that may stand for a token; 0: none may
 
 
 class KvGroupAlloc(Record, frozen=True):
@@ -138,6 +139,7 @@ class NewRow(Record, frozen=True):
     computed: int  # of `tokens`, those whose KV is in the blocks already (prefix hit)
     sampling: SamplingParams
     pooling: Pooling | None = None  # what it wants instead of tokens
+    embeds: Embeds | None = None  # what its first `prompt_len` tokens are; None: their ids
 
 
 class BlockDiff(Record, frozen=True):

@@ -30,6 +30,7 @@ EXTRAS = wire.SamplingExtras(
 )  # fmt: skip
 LOGPROBS = wire.Logprobs(2, pack_tokens([1, 5, 2, 6]), struct.pack("<4f", -0.5, -1.5, 0, -4.25), pack_tokens([1, 70]))
 POOLING = wire.Pooling("token_embed", False, 256, 7)
+EMBEDS = wire.Embeds(2, "bfloat16", bytes(range(250, 256)) + b"\x00\x80")
 POOLED = wire.Pooled(2, struct.pack("<4f", 0.5, -1.5, 0, 4.25))
 INFO = wire.EngineInfo("modèle/ü-7B 🐙", 131_072, 128_256, 70_000, 16, 256, 2, "bfloat16", 8123, False)
 UNUSABLE = msgspec.structs.replace(INFO, model_state=wire.ModelState("step-7", "unusable", "für später"))
@@ -79,6 +80,12 @@ def _sampling_cases() -> list[Case]:
             "AddRequest/pooling",
             front,
             wire.AddRequest(2, 1, "x", _tokens(1), b"", wire.SamplingParams(3, 4), 5, pooling=POOLING),
+            8,
+        ),
+        Case(
+            "AddRequest/embeds",
+            front,
+            wire.AddRequest(2, 1, "x", _tokens(0, 0), b"", wire.SamplingParams(3, 4), 5, embeds=EMBEDS),
             8,
         ),
         Case("Deltas/pooled", core, wire.Deltas(1, (wire.Delta(1, 1, 0, b"", pooled=POOLED),)), 3),

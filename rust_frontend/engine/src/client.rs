@@ -177,6 +177,7 @@ impl EngineClient {
             grammar: request.grammar,
             domain: request.domain,
             pooling: request.pooling,
+            embeds: request.embeds,
         };
         if self
             .commands

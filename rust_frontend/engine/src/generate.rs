@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use octavo_wire::frontend::{
-    Domain, EngineInfo, Finish, Grammar, Logprobs, Pooled, Pooling, SamplingParams, Stats,
+    Domain, Embeds, EngineInfo, Finish, Grammar, Logprobs, Pooled, Pooling, SamplingParams, Stats,
 };
 
 use crate::stream::StepStream;
@@ -29,6 +29,8 @@ pub struct Submission {
     pub rank: Option<u32>,
     /// What it wants instead of tokens; `None`: tokens.
     pub pooling: Option<Pooling>,
+    /// What the tokens of the prompt are; `None`: their ids. Else `domain` holds the content id of these.
+    pub embeds: Option<Arc<Embeds>>,
 }
 
 /// One of the engine cores behind a [`Generate`].

@@ -156,6 +156,7 @@ impl Search {
             domain: self.domain.clone(),
             rank: self.rank,
             pooling: None,
+            embeds: None,
         }
     }
 }

@@ -377,6 +377,7 @@ fn submission(
         domain: domain(scheduling),
         rank: scheduling.rank,
         pooling: None,
+        embeds: None,
     }
 }
 

@@ -327,6 +327,7 @@ mod tests {
             grammar: None,
             domain: None,
             pooling: None,
+            embeds: None,
         }
     }
 

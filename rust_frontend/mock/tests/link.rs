@@ -88,6 +88,7 @@ impl Place {
             domain: None,
             rank: None,
             pooling: None,
+            embeds: None,
         };
         self.client.submit(submission).unwrap()
     }

@@ -87,6 +87,7 @@ async fn a_script_that_lets_it_die_gives_exit_code_1() {
         domain: None,
         rank: None,
         pooling: None,
+        embeds: None,
     };
     let end = tokio::time::Instant::now() + LIMIT;
     while !client.ready() {

@@ -4,7 +4,9 @@
 //! are raw bytes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+pub use crate::embeds::Embeds;
 pub use crate::info::{EngineInfo, ModelState};
 pub use crate::pooling::{Pooled, Pooling};
 use crate::record::{end, messages, records};
@@ -192,6 +194,8 @@ records! {
         domain: Option<Domain> = None,
         /// `None`: tokens are wanted.
         pooling: Option<Pooling> = None,
+        /// `None`: the prompt is its ids. Else `domain` holds the content id of these.
+        embeds: Option<Arc<Embeds>> = None,
     }
 
     /// frontend -> core. Idempotent: unknown ids are ignored.

@@ -6,6 +6,7 @@
 //! bytes.
 
 mod codec;
+mod embeds;
 mod error;
 pub mod frontend;
 mod info;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -203,6 +204,16 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<T: Wire> Wire for Box<T> {
+    fn write(&self, out: &mut Writer<'_>) {
+        (**self).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        T::read(input).map(Self::new)
+    }
+}
+
+impl<T: Wire> Wire for Arc<T> {
     fn write(&self, out: &mut Writer<'_>) {
         (**self).write(out);
     }

@@ -17,7 +17,7 @@ mod golden_info;
 mod golden_pooling;
 mod golden_stats;
 use golden_info::{info, keyed, unusable};
-use golden_pooling::{pooled, pooling, request};
+use golden_pooling::{embeds, pooled, pooling, request};
 use golden_stats::detail;
 
 const MAX: u64 = u64::MAX;
@@ -236,6 +236,7 @@ fn requests() -> Vec<(&'static str, Value)> {
     vec![
         ("AddRequest/defaults", front(request(1, ""))),
         ("AddRequest/pooling", front(pooling(request(2, "x")))),
+        ("AddRequest/embeds", front(embeds(request(2, "x")))),
         ("AddRequest/all", front(full_request())),
         ("AddRequest/extras", with_extras(full_extras())),
         (

@@ -236,6 +236,7 @@ impl Reader {
                     grammar: None,
                     domain: None,
                     pooling: None,
+                    embeds: None,
                 };
                 let header = self.session.number(100, now);
                 self.send(&peer, &header, &request).await;

@@ -105,6 +105,7 @@ pub(crate) fn submission(name: &str, prompt: Vec<i32>, max_tokens: u64) -> Submi
         domain: None,
         rank: None,
         pooling: None,
+        embeds: None,
     }
 }
 

@@ -193,6 +193,7 @@ pub(crate) fn submission(name: &str) -> Submission {
         domain: None,
         rank: None,
         pooling: None,
+        embeds: None,
     }
 }
 

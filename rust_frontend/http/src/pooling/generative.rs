@@ -113,6 +113,7 @@ fn prepare(
             domain: domain(&scheduling),
             rank: scheduling.rank,
             pooling: None,
+            embeds: None,
         });
     }
     Ok(submissions)

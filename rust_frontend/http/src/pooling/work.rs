@@ -170,6 +170,7 @@ impl Work {
                 dimensions: self.dimensions,
                 second: prompt.second,
             }),
+            embeds: None,
         };
         self.prompts.into_iter().enumerate().map(one).collect()
     }

@@ -1,7 +1,9 @@
-//! Requests, and vectors instead of tokens, as in tests/wire/make_golden.py.
+//! Requests, and vectors instead of tokens or their ids, as in tests/wire/make_golden.py.
 
-use octavo_wire::frontend::{AddRequest, Delta, Pooled, Pooling, SamplingParams};
-use octavo_wire::{Floats, Tokens};
+use std::sync::Arc;
+
+use octavo_wire::frontend::{AddRequest, Delta, Embeds, Pooled, Pooling, SamplingParams};
+use octavo_wire::{Blob, Floats, Tokens};
 
 /// A request with nothing but its defaults.
 pub(crate) fn request(id: u64, name: &str) -> AddRequest {
@@ -17,6 +19,7 @@ pub(crate) fn request(id: u64, name: &str) -> AddRequest {
         grammar: None,
         domain: None,
         pooling: None,
+        embeds: None,
     }
 }
 
@@ -32,6 +35,21 @@ pub(crate) fn pooling(request: AddRequest) -> AddRequest {
             dimensions: 256,
             second: 7,
         }),
+        ..request
+    }
+}
+
+/// A request whose prompt is vectors.
+pub(crate) fn embeds(request: AddRequest) -> AddRequest {
+    AddRequest {
+        prompt: Tokens(vec![0, 0]),
+        sampling: SamplingParams::new(3, 4),
+        arrival_us: 5,
+        embeds: Some(Arc::new(Embeds {
+            width: 2,
+            dtype: "bfloat16".into(),
+            values: Blob(vec![250, 251, 252, 253, 254, 255, 0x00, 0x80]),
+        })),
         ..request
     }
 }
