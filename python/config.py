@@ -97,6 +97,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api_key_file: str | None = None  # lines of ROLE[,ROLE] KEY
     log_level: str = "info"
     trust_request_chat_template: bool = False  # whether requests may bring a chat_template
+    enable_prompt_embeds: bool = False  # whether prompts of completions may be vectors
     response_store: str | None = None  # file of the responses that are kept; None: memory
     response_store_max_bytes: int = 256 << 20  # of all of them; 0: none are kept
     response_store_max_age_s: float = 30 * 86400.0
@@ -283,6 +284,9 @@ class ServeConfig(EdgeSettings):
     )
     trust_request_chat_template: bool = switched(
         False, "Chat", "render with the chat_template that a request brings; a template is a program of its author's"
+    )
+    enable_prompt_embeds: bool = switched(
+        False, "Model", "take prompt_embeds of /v1/completions: a vector for each token in place of text"
     )
     max_num_seqs: int = setting(256, count(1, 65536), "Engine", "requests that run at once")
     enable_prefix_caching: bool = switched(True, "Engine", "reuse KV blocks of prompts that begin alike")

@@ -178,6 +178,7 @@ def _write_configs(
         otlp_traces_endpoint=config.otlp_traces_endpoint,
         log_level=config.log_level,
         trust_request_chat_template=config.trust_request_chat_template,
+        enable_prompt_embeds=config.enable_prompt_embeds,
         edge=config.edge(),
         pooling=pooling_plan(config, files),
     )

@@ -421,6 +421,7 @@ class EngineCore(Actor[EngineMessage]):
             chunk_align=math.lcm(self._plan.chunk_align, self._config.chunk_align),
             whole_chunks=self._config.chunk_align > 1,
             vocab_size=self._specs.vocab_size,
+            hidden_size=self._specs.hidden_size,
             long_prefill_threshold=self._long_prefill(),
             max_long_prefills=self._config.max_long_partial_prefills,
             max_num_waiting=self._config.max_num_waiting,

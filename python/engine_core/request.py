@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from octavo.engine_core.grammar.protocol import Matcher
     from octavo.engine_core.sched.budget import SchedLimits
     from octavo.engine_core.sched.draft import Row
-    from octavo.wire.frontend import AddRequest
+    from octavo.wire.frontend import AddRequest, Embeds
 
 __all__ = ["Request", "Status"]
+
+#: Of a number in the vectors that stand for a prompt.
+_EMBED_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 class Status(Enum):
@@ -48,6 +51,7 @@ class Request:
         "crashes",
         "crashes_alone",
         "domain",
+        "embeds",
         "flight_computed",
         "flight_drafts",
         "flight_samples",
@@ -94,6 +98,7 @@ class Request:
             gives, wants = ("vectors", "tokens") if limits.pools else ("tokens", "vectors")
             raise RequestError(f"this model gives {gives}, and the request wants {wants}", "invalid", "model")
         self.tokens, self.prompt_len = _tokens(message, limits)
+        self.embeds = _embeds(message, self.prompt_len, limits)  # kept: it may be computed again
         self.id, self.attempt, self.name = message.id, message.attempt, message.name
         self.sampling = message.sampling
         self.stop_ids = frozenset(message.sampling.stop_token_ids)
@@ -294,6 +299,28 @@ class Request:
     def _expect(self, status: Status) -> None:
         if self.status is not status:
             raise ValueError(f"{self} is not {status.value}")
+
+
+def _embeds(message: AddRequest, rows: int, limits: SchedLimits) -> Embeds | None:
+    """Return the vectors that a prompt of `rows` tokens is. Raises RequestError for those that do not fit the model."""
+    embeds = message.embeds
+    if embeds is None:
+        return None
+
+    def refused(text: str) -> RequestError:
+        return RequestError(text, "invalid", "prompt_embeds")
+
+    if message.pooling is not None or not limits.hidden_size:
+        raise refused("this model does not take prompt_embeds; send a prompt of text or token ids")
+    if embeds.width != limits.hidden_size:
+        raise refused(
+            f"the vectors of prompt_embeds have {embeds.width} numbers and this model's embeddings have "
+            f"{limits.hidden_size}; send rows of this model's embedding table, or what takes their place"
+        )
+    size = _EMBED_BYTES.get(embeds.dtype)
+    if size is None or len(embeds.values) != rows * embeds.width * size:
+        raise refused(f"{len(embeds.values)} bytes are not {rows} vectors of {embeds.width} {embeds.dtype} numbers")
+    return embeds
 
 
 def _tokens(message: AddRequest, limits: SchedLimits) -> tuple[array[int], int]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from octavo.kernels.api import KvCache, PreparedAttention
 
-__all__ = ["Ending", "ForwardBatch", "Progress"]
+__all__ = ["Ending", "ForwardBatch", "Given", "Progress"]
 
 
 class Progress:
@@ -31,6 +31,19 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """Vectors that take the place of those of some tokens' ids."""
+
+    tokens: Tensor  # [E] int64, device: which of the step's
+    values: Tensor  # [E, hidden] any float dtype, device
+
+    def into(self, x: Tensor, scale: float) -> Tensor:  # [T, hidden] dtype -> [T, hidden] dtype
+        """Return the embeddings of a step with these vectors, times `scale`, in their places."""
+        values = self.values.to(x.dtype)
+        return x.index_copy(0, self.tokens, values if scale == 1.0 else values * scale)
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardBatch:
     """One step, as a model sees it."""
 
@@ -40,6 +53,7 @@ class ForwardBatch:
     progress: Progress
     ending: Ending | None = None  # None: all tokens go through the whole layer; so it is in all layers but the last
     counts: tuple[int, ...] = ()  # tokens of each row, where rows stand whole in the step and nothing is cached
+    given: Given | None = None  # None: all tokens are their ids
     segments: Tensor | None = None  # [T] int32, device: of a pair of texts, which one a token is of; None: the first
 
     def going_on(self, x: Tensor) -> Tensor:  # [T, ...] -> [W, ...]

@@ -56,7 +56,7 @@ class Embedding(_VocabTable):
         super().__init__(vocab, hidden, build)
         self._ops = build.kernels.embedding
         self._group = build.group
-        self._scale = torch.tensor(scale, dtype=build.dtype).item()
+        self.scale: float = torch.tensor(scale, dtype=build.dtype).item()
 
     def adopt(self, other: Layer) -> None:
         assert isinstance(other, Embedding)
@@ -64,7 +64,7 @@ class Embedding(_VocabTable):
 
     def __call__(self, ids: Tensor) -> Tensor:  # [T] int32 -> [T, hidden] dtype
         x = self._group.all_reduce(self._ops.lookup(ids, self.table, self.first))
-        return x if self._scale == 1.0 else x * self._scale
+        return x if self.scale == 1.0 else x * self.scale
 
 
 class OutputHead(_VocabTable):

@@ -45,6 +45,7 @@ class Model(Layer, ABC):
     headless: ClassVar[tuple[str, ...]] = ()
 
     vocab_size: int  # width of the logits
+    hidden_size: int = 0  # numbers of a vector that may stand for a token (`ForwardBatch.given`); 0: none may
 
     @abstractmethod
     def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [W, hidden] dtype

@@ -53,9 +53,11 @@ class Decoder(Model):
     norm_kind: ClassVar[NormKind] = NARROW
     #: Whether queries and keys are rotated in float32 whatever the dtype is.
     wide_rotation: ClassVar[bool] = False
+    #: Whether vectors that a request brings are scaled as the embedding's rows are, as by Transformers.
+    scales_given: ClassVar[bool] = True
 
     def __init__(self, config: DecoderConfig, build: Build) -> None:
-        self.vocab_size = config.vocab_size
+        self.vocab_size, self.hidden_size = config.vocab_size, config.hidden_size
         self._config, self._build = config, build
         # A window as long as any sequence is none: full layers share prefixes better.
         self._windows = tuple(window if window < build.max_positions else 0 for window in config.windows)
@@ -78,6 +80,8 @@ class Decoder(Model):
 
     def forward(self, ids: Tensor, batch: ForwardBatch) -> Tensor:  # [T] int32 -> [W, hidden] dtype
         x: Tensor = self.embedding(ids)  # [T, hidden] dtype; with the residual, the hidden states
+        if batch.given is not None:
+            x = batch.given.into(x, self.embedding.scale if self.scales_given else 1.0)
         residual: Tensor | None = None  # [T, hidden] dtype
         turns = [table(batch.positions) for table in self._ropes]
         whole, last = dataclasses.replace(batch, ending=None), len(self.blocks) - 1

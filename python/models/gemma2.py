@@ -27,6 +27,7 @@ class Gemma2(Decoder):
         "model.layers.*.pre_feedforward_layernorm.weight": "blocks.*.mlp_norm.weight",
         "model.layers.*.post_feedforward_layernorm.weight": "blocks.*.mlp_out_norm.weight",
     }
+    scales_given = False  # the scale is the embedding's own, in Transformers too
     norm_kind = NormKind(wide=True, offset=1.0)  # x / rms(x) * (1 + weight)
 
     def block(self, layer: int) -> SandwichBlock:

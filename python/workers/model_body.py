@@ -151,6 +151,7 @@ class ModelBody:
         ready = Ready(
             rank=message.rank,
             vocab_size=model.vocab_size,
+            hidden_size=model.hidden_size,
             kv_specs=model.kv_specs(),
             free_bytes=device_free_bytes(message.device),
             weight_bytes=model.weight_bytes(),

@@ -32,6 +32,7 @@ from octavo.workers.sampling.logprobs import of_prompt
 from octavo.workers.sampling.masking import mask_logits
 from octavo.workers.sampling.sampler import Sampler
 from octavo.workers.state.block_tables import BlockTables
+from octavo.workers.state.given import GivenPrompts
 from octavo.workers.state.slots import Slots
 from octavo.workers.transfer import upload
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from octavo.kernels.api import Kernels, PreparedAttention
+    from octavo.layers.batch import Given
     from octavo.models.base import Model
     from octavo.wire.worker import KvGroupAlloc, SamplePlan, StepPlan
     from octavo.workers.sampling.logprobs import Packed
@@ -86,6 +88,7 @@ class StepRows:
     counts: Ints  # [R] int64
     samples: Ints  # [R] bool
     starts: Ints  # [R] int64: tokens computed before
+    given: Given | None  # what some of the tokens are instead of their ids
 
     @property
     def decodes(self) -> int:
@@ -132,6 +135,7 @@ class Runner:
         self._caches = allocate_caches(groups, model, kernels.attention, device)
         self._slots = Slots(limits.max_num_seqs, limits.max_model_len, kernels.state, device)
         self._tables = BlockTables(groups, limits.max_num_seqs, limits.max_model_len, kernels.state, device)
+        self._given = GivenPrompts(device)
         self._held: _Held | None = None
         self._sampler = Sampler(limits.max_num_seqs, kernels.sample, kernels.logits, device, limits.logprobs_mode)
         self._graphs: DecodeGraphs | None = None
@@ -207,7 +211,7 @@ class Runner:
         which = np.flatnonzero(rows.samples)
         reads = any(self._sampler.prompt_logprobs(slot) is not None for slot in rows.slots.tolist())
         hidden = None
-        if self._forwards is not None:
+        if self._forwards is not None and rows.given is None:
             hidden = self._forwards.replay(rows.slots, rows.starts, rows.counts, rows.decodes)
         if hidden is None and not reads:
             # The last layer computes no more tokens than are asked for.
@@ -224,10 +228,13 @@ class Runner:
         return hidden.index_select(0, last), self._prompt_logprobs(hidden, rows)
 
     def _apply(self, plan: StepPlan) -> None:
-        self._slots.release(_ints(plan.released).tolist())
+        released = _ints(plan.released).tolist()
+        self._slots.release(released)
+        self._given.release(released)
         for row in plan.new:
             self._slots.take(row)
-            self._sampler.take(row.slot, row.sampling, row.prompt_len)
+            self._given.take(row)
+            self._sampler.take(row.slot, row.sampling, row.prompt_len, named=row.embeds is None)
         for diff in plan.blocks:
             self._tables.stage(diff)
         self._slots.apply()
@@ -253,12 +260,14 @@ class Runner:
                 f"step {plan.step}: {counts[at]} tokens from {starts[at]} of {length[at]}, samples {samples[at]}, "
                 f"do not fit slot {slots[at]}"
             )
-        return StepRows(slots, counts, samples, starts)
+        return StepRows(slots, counts, samples, starts, self._given.of(slots, starts, counts))
 
     def _replay(self, rows: StepRows) -> Drawn | None:
         """Run a step as a recorded one, if it is a decode step that was recorded."""
         slots = rows.slots
-        if self._graphs is None or not (rows.samples.all() and (rows.counts == 1).all() and self._sampler.plain(slots)):
+        if self._graphs is None or rows.given is not None:
+            return None
+        if not (rows.samples.all() and (rows.counts == 1).all() and self._sampler.plain(slots)):
             return None
         temperatures = self._sampler.temperatures(slots)
         key = self._graphs.find(len(slots), int(rows.starts.max()) + 1)
@@ -281,7 +290,7 @@ class Runner:
             prepared = self._attention(group, rows.starts, rows.counts, rows.decodes, where)
             attention |= dict.fromkeys(group.layers, prepared)
         by_layer = tuple(attention[layer] for layer in range(len(self._caches)))
-        return ids, ForwardBatch(positions_dev, by_layer, self._caches, self.progress)
+        return ids, ForwardBatch(positions_dev, by_layer, self._caches, self.progress, given=rows.given)
 
     def _attention(
         self, group: KvGroupAlloc, starts: Ints, counts: Ints, decodes: int, where: tuple[Tensor, Tensor, Tensor]

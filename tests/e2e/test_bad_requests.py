@@ -85,6 +85,13 @@ def test_max_tokens_beyond_the_room_left_is_cut_to_it(server: Server) -> None:
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
+def test_prompts_of_vectors_are_refused_by_the_flag_that_allows_them(server: Server) -> None:
+    answer = post(server, "/v1/completions", {"model": "tiny", "prompt_embeds": "UEsDBA=="})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["param"] == "prompt_embeds" and "--enable-prompt-embeds" in error["message"]
+
+
 def test_unknown_route_and_method(server: Server) -> None:
     missing = httpx.get(f"{server.url}/v1/nothing", timeout=10)
     assert missing.status_code == 404

@@ -7,12 +7,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from octavo.engine_core.cache.domain import Base
 from octavo.engine_core.cache.group import Flight
 from octavo.engine_core.cache.layout import block_tokens_by_kind, build_cache, group_layers
 from octavo.engine_core.core import Core
 from octavo.engine_core.sched.budget import SchedLimits
-from octavo.wire.frontend import AddRequest, SamplingParams
+from octavo.wire.frontend import AddRequest, Domain, SamplingParams
 from octavo.wire.worker import AllocateKv, Init, StepResult
 from octavo.workers.model_body import ModelBody
 from tests.teacher import Check
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from octavo.wire.frontend import Delta, Stats
+    from octavo.wire.frontend import Delta, Embeds, Stats
     from octavo.wire.worker import KvReady, Ready, StepPlan
     from octavo.workers.body import PendingStep
 
@@ -41,6 +43,7 @@ class Ask:
     top_p: float = 1.0
     seed: int = 0
     arrives: int = 0
+    embeds: Embeds | None = None  # what the engine gets instead of `prompt`
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Engine:
         flight = Flight(s.window, s.window * s.budget, s.window)
         base = Base("parity", s.dtype) if s.caching else None
         cache = build_cache(groups, [s.num_blocks] * len(groups), flight, base)
-        self.core = Core(SchedLimits(s.max_num_seqs, s.budget, s.max_model_len, s.window), cache)
+        limits = SchedLimits(s.max_num_seqs, s.budget, s.max_model_len, s.window, hidden_size=ready.hidden_size)
+        self.core = Core(limits, cache)
         self._workers.allocate(AllocateKv(tuple(group.alloc(s.num_blocks) for group in groups)))
         self.served: dict[int, Served] = {}
         self.chunked = 0  # rows that did not reach the end of their tokens
@@ -147,9 +151,11 @@ class Engine:
     def _add(self, number: int, ask: Ask) -> None:
         self.served[number] = Served(ask)
         sampling = SamplingParams(ask.seed, ask.max_tokens, ask.temperature, ask.top_p, ask.top_k)
-        self.core.add(
-            AddRequest(number, 1, f"r{number}", array("i", ask.prompt).tobytes(), b"", sampling, arrival_us=number)
-        )
+        prompt, domain = array("i", ask.prompt), None
+        if ask.embeds is not None:
+            prompt, domain = array("i", bytes(4 * len(prompt))), Domain(media=(str(hash(ask.embeds.values)),))
+        message = AddRequest(number, 1, f"r{number}", prompt.tobytes(), b"", sampling, arrival_us=number)
+        self.core.add(msgspec.structs.replace(message, domain=domain, embeds=ask.embeds))
 
     def _take(self, deltas: list[Delta]) -> None:
         for delta in deltas:

@@ -23,6 +23,7 @@ class SchedLimits:
     chunk_align: int = 1  # tokens; where chunks of a prompt end, but the last one
     whole_chunks: bool = False  # cutting a prompt costs much: see `cut` and `better_whole`
     vocab_size: int = 1 << 31  # token ids are below
+    hidden_size: int = 0  # numbers of a vector that may stand for a token; 0: none may
     long_prefill_threshold: int = 0  # prompts with more tokens to compute yield to others; 0: none do
     max_long_prefills: int = 1  # such prompts computed at a time
     max_num_waiting: int | None = None  # requests beyond those that could start at once; None: any number

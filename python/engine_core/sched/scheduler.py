@@ -348,4 +348,5 @@ def _new_row(request: Request) -> NewRow:
         computed=request.num_computed,
         sampling=request.sampling if request.reads_prompt else without_prompt(request.sampling),
         pooling=request.pooling,
+        embeds=request.embeds,
     )

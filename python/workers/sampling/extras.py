@@ -45,6 +45,7 @@ class SlotExtras:
 
     params: SamplingExtras
     prompt_len: int
+    named: bool  # whether the ids of the prompt mean something
     changes: bool  # whether any of it changes what is drawn
     temperature: float
     allowed: Tensor | None  # [n] int64
@@ -67,8 +68,11 @@ class SlotExtras:
         return self.params.logprobs is not None or self.logprob_ids is not None
 
 
-def slot_extras(params: SamplingParams, prompt_len: int, device: str) -> SlotExtras | None:
-    """Return what a slot keeps of a request, or None where it asks for nothing that concerns a worker."""
+def slot_extras(params: SamplingParams, prompt_len: int, device: str, named: bool = True) -> SlotExtras | None:
+    """Return what a slot keeps of a request, or None where it asks for nothing that concerns a worker.
+
+    `named`: the ids of the prompt mean something.
+    """
     extras = params.extras
     if extras is None:
         return None
@@ -81,6 +85,7 @@ def slot_extras(params: SamplingParams, prompt_len: int, device: str) -> SlotExt
     made = SlotExtras(
         params=extras,
         prompt_len=prompt_len,
+        named=named,
         changes=False,
         temperature=params.temperature,
         allowed=ids(extras.allowed_token_ids),
@@ -129,7 +134,11 @@ def _one_by_id(row: Tensor, slot: SlotExtras, length: int, logits: Tensor, index
 
 
 def _penalties(logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: LogitsOps) -> Tensor:
-    which = [index for index, slot in enumerate(extras) if slot.penalizes]
+    which = [
+        index
+        for index, slot in enumerate(extras)
+        if slot.penalizes and (slot.named or rows.lengths[index] > slot.prompt_len)
+    ]
     if not which:
         return logits
     device = str(logits.device)
@@ -140,8 +149,12 @@ def _penalties(logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: L
     places = np.array(which, dtype=np.int64)
     lengths = rows.lengths[places]
     slots = upload(rows.slots[places], device)
+    tokens = rows.tokens[:, : int(lengths.max())].index_select(0, slots)
+    for row, index in enumerate(which):
+        if not extras[index].named:  # the last token, which is penalized anyway, stands for those without an id
+            tokens[row, : extras[index].prompt_len] = tokens[row, int(lengths[row]) - 1]
     history = History(
-        tokens=rows.tokens[:, : int(lengths.max())].index_select(0, slots),
+        tokens=tokens,
         prompts=upload(np.array([extras[i].prompt_len for i in which], dtype=np.int64), device),
         lengths=upload(lengths, device),
     )

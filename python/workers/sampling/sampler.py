@@ -50,13 +50,13 @@ class Sampler:
         self._special = np.zeros(slots, dtype=np.bool_)  # [S] rows with extras that concern the draw
         self._extras: list[SlotExtras | None] = [None] * slots
 
-    def take(self, slot: int, params: SamplingParams, prompt_len: int) -> None:
-        """Keep the parameters of the request that took `slot`."""
+    def take(self, slot: int, params: SamplingParams, prompt_len: int, named: bool = True) -> None:
+        """Keep the parameters of the request that took `slot`. `named`: the ids of its prompt mean something."""
         self._temperature[slot] = params.temperature
         self._top_k[slot] = params.top_k
         self._top_p[slot] = params.top_p
         self._seed[slot] = params.seed
-        extras = slot_extras(params, prompt_len, self._device)
+        extras = slot_extras(params, prompt_len, self._device, named)
         self._extras[slot] = extras
         self._special[slot] = extras is not None and (extras.changes or extras.wants_logprobs)
 

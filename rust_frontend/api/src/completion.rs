@@ -1,5 +1,7 @@
 //! `POST /v1/completions`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::body::Body;
@@ -17,6 +19,8 @@ const DEFAULT_MAX_TOKENS: usize = 16;
 /// Most prompts of a request that may hold several, as in vLLM.
 const MAX_PROMPTS: usize = 1024;
 
+const EMBEDS: &str = "prompt_embeds";
+
 /// What to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
@@ -24,6 +28,8 @@ pub enum Prompt {
     Text(String),
     /// Token ids, at least one.
     Tokens(Vec<i32>),
+    /// A file with one vector for each token, in base64, not read yet.
+    Embeds(Arc<str>),
 }
 
 /// A checked request.
@@ -58,14 +64,23 @@ pub struct CompletionRequest {
 }
 
 impl CompletionRequest {
-    /// Checks a body.
+    /// Checks a body with one `prompt`.
     ///
     /// # Errors
     /// 400 that names the field, with what is allowed.
     pub fn from_body(body: Body) -> Result<Self, ApiError> {
         let mut fields = body.fields;
         unsupported::refuse(Route::Completion, &fields)?;
+        if field::take(&mut fields, EMBEDS).is_some() {
+            let message = format!("'{EMBEDS}' is not taken here: send 'prompt'.");
+            return Err(ApiError::unsupported(EMBEDS, message));
+        }
         let prompt = prompt(&mut fields)?;
+        Self::continuing(prompt, fields)
+    }
+
+    /// Checks all fields but those of the prompt.
+    fn continuing(prompt: Prompt, mut fields: Map<String, Value>) -> Result<Self, ApiError> {
         let echo = field::boolean(&mut fields, "echo")?.unwrap_or(false);
         let only_prompt = echo && fields.get("max_tokens").is_some_and(|given| given == 0);
         if only_prompt {
@@ -95,11 +110,65 @@ impl CompletionRequest {
 }
 
 impl CompletionRequest {
-    /// Checks a body whose `prompt` may be a list of prompts. Returns one request for each, in order.
+    /// Checks a body whose `prompt` may be a list of prompts, and which may have `prompt_embeds`, one or a list. Returns
+    /// one request for each, in order, those of vectors first.
     ///
     /// # Errors
-    /// As [`Self::from_body`]; more prompts than a request may hold.
+    /// As [`Self::from_body`]; more prompts than a request may hold; vectors with what needs their text.
     pub fn batch(mut body: Body) -> Result<Vec<Self>, ApiError> {
+        let Some(given) = embeds(&mut body.fields)? else {
+            return Self::of_prompts(body);
+        };
+        let named = match body.fields.get("prompt") {
+            None | Some(Value::Null) => false,
+            Some(Value::String(text)) => !text.is_empty(), // clients that must send one send an empty one
+            Some(Value::Array(items)) => !items.is_empty(),
+            Some(_) => true,
+        };
+        let (first, others) = if named {
+            let others = Self::of_prompts(body)?;
+            (others[0].clone(), others)
+        } else {
+            body.fields.remove("prompt");
+            unsupported::refuse(Route::Completion, &body.fields)?;
+            let first = Self::continuing(given[0].clone(), body.fields)?;
+            (first, Vec::new())
+        };
+        first.needs_no_text()?;
+        few_enough(EMBEDS, given.len() + others.len())?;
+        let mut requests: Vec<Self> = given
+            .into_iter()
+            .map(|prompt| Self {
+                prompt,
+                ..first.clone()
+            })
+            .collect();
+        requests.extend(others);
+        Ok(requests)
+    }
+
+    /// Refuses what would show a prompt that has no text.
+    fn needs_no_text(&self) -> Result<(), ApiError> {
+        let asked = [
+            (self.echo, "echo"),
+            (
+                self.sampling.extras.prompt_logprobs.is_some(),
+                "prompt_logprobs",
+            ),
+        ];
+        match asked.iter().find(|(asked, _)| *asked) {
+            None => Ok(()),
+            Some((_, name)) => {
+                let message = format!(
+                    "'{name}' cannot be combined with '{EMBEDS}', which has no tokens to show. Leave one out."
+                );
+                Err(ApiError::invalid(*name, message))
+            }
+        }
+    }
+
+    /// Checks a body whose `prompt` may be a list of prompts.
+    fn of_prompts(mut body: Body) -> Result<Vec<Self>, ApiError> {
         let several = |items: &Vec<Value>| {
             items.len() > 1 && matches!(items[0], Value::String(_) | Value::Array(_))
         };
@@ -107,13 +176,7 @@ impl CompletionRequest {
             Some(Value::Array(items)) if several(items) => items.split_off(1),
             _ => Vec::new(),
         };
-        if rest.len() >= MAX_PROMPTS {
-            let message = format!(
-                "'prompt' may hold {MAX_PROMPTS} prompts; got {}.",
-                rest.len() + 1
-            );
-            return Err(ApiError::invalid("prompt", message));
-        }
+        few_enough("prompt", rest.len() + 1)?;
         let first = Self::from_body(body)?;
         let mut requests = Vec::with_capacity(rest.len() + 1);
         for (index, item) in rest.drain(..).enumerate() {
@@ -127,6 +190,37 @@ impl CompletionRequest {
         requests.insert(0, first);
         Ok(requests)
     }
+}
+
+fn few_enough(name: &str, prompts: usize) -> Result<(), ApiError> {
+    if prompts <= MAX_PROMPTS {
+        return Ok(());
+    }
+    let message = format!("'{name}' may hold {MAX_PROMPTS} prompts; got {prompts}.");
+    Err(ApiError::invalid(name, message))
+}
+
+/// Takes `prompt_embeds`, at least one, where it is given.
+fn embeds(fields: &mut Map<String, Value>) -> Result<Option<Vec<Prompt>>, ApiError> {
+    let wanted = "a file in base64, or a list of such files";
+    let items = match field::take(fields, EMBEDS) {
+        None => return Ok(None),
+        Some(Value::Array(items)) => items,
+        Some(one) => vec![one],
+    };
+    if items.is_empty() {
+        let message = format!("'{EMBEDS}' is an empty list; send {wanted}.");
+        return Err(ApiError::invalid(EMBEDS, message));
+    }
+    let read = |item: Value| match item {
+        Value::String(text) => Ok(Prompt::Embeds(text.into())),
+        other => Err(field::wrong(EMBEDS, wanted, &other)),
+    };
+    items
+        .into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 fn prompt(fields: &mut Map<String, Value>) -> Result<Prompt, ApiError> {

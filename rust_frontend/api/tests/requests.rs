@@ -306,6 +306,75 @@ fn prompts_are_one_text_or_one_list_of_ids() {
     }
 }
 
+fn batch(fields: &Value) -> Result<Vec<CompletionRequest>, ApiError> {
+    let mut all = json!({"n": 2});
+    let fields = fields.as_object().unwrap().clone();
+    all.as_object_mut().unwrap().extend(fields);
+    CompletionRequest::batch(body(&all))
+}
+
+#[test]
+fn vectors_come_before_prompts() {
+    let prompts = |fields: Value| -> Vec<Prompt> {
+        let requests = batch(&fields).unwrap();
+        assert!(requests.iter().all(|one| one.sampling.extras.n == 2));
+        requests.into_iter().map(|one| one.prompt).collect()
+    };
+    let given = |text: &str| Prompt::Embeds(text.into());
+    let text = |text: &str| Prompt::Text(text.to_owned());
+    for none in [json!(null), json!(""), json!([])] {
+        let alone = prompts(json!({"prompt": none, "prompt_embeds": "a"}));
+        assert_eq!(alone, [given("a")]);
+    }
+    assert_eq!(
+        prompts(json!({"prompt_embeds": ["a", "b"]})),
+        [given("a"), given("b")]
+    );
+    let mixed = json!({"prompt": ["x", [1]], "prompt_embeds": ["b"]});
+    assert_eq!(
+        prompts(mixed),
+        [given("b"), text("x"), Prompt::Tokens(vec![1])]
+    );
+    assert_eq!(
+        prompts(json!({"prompt": "x", "prompt_embeds": null})),
+        [text("x")]
+    );
+}
+
+#[test]
+fn vectors_need_no_text_and_have_bounds() {
+    let many = vec!["a"; 1020];
+    for (fields, param) in [
+        (json!({"prompt_embeds": 5}), "prompt_embeds"),
+        (json!({"prompt_embeds": []}), "prompt_embeds"),
+        (json!({"prompt_embeds": ["a", null]}), "prompt_embeds"),
+        (
+            json!({"prompt_embeds": many, "prompt": ["1", "2", "3", "4", "5"]}),
+            "prompt_embeds",
+        ),
+        (json!({"prompt_embeds": "a", "prompt": {}}), "prompt"),
+        (
+            json!({"prompt_embeds": "a", "prompt": [""], "echo": true}),
+            "echo",
+        ),
+        (
+            json!({"prompt_embeds": "a", "prompt_logprobs": 0}),
+            "prompt_logprobs",
+        ),
+        (json!({"prompt_embeds": "a", "suffix": "b"}), "suffix"),
+        (json!({"prompt_embeds": "a", "n": 0}), "n"),
+    ] {
+        let error = batch(&fields).unwrap_err();
+        assert_eq!(
+            (error.status(), error.param.as_deref()),
+            (400, Some(param)),
+            "{fields}: {error}"
+        );
+    }
+    let one = completion(json!({"prompt": "x", "prompt_embeds": "a"})).unwrap_err();
+    assert_eq!(one.param.as_deref(), Some("prompt_embeds"));
+}
+
 #[test]
 fn the_model_is_known_before_anything_is_judged() {
     assert_eq!(

@@ -258,10 +258,17 @@ pub(crate) fn scheduling(
 }
 
 impl Order {
-    /// Refuses a search among outputs of a form: each of its steps would begin the grammar anew.
+    /// Refuses a search among outputs of a form: each of its steps would begin the grammar anew. And one behind
+    /// vectors: each of its steps would need them anew.
     fn searchable(&self) -> Result<(), ApiError> {
-        let formed = self.prepared.iter().any(|one| one.grammar.is_some());
-        if self.beam.is_none() || !formed {
+        let any =
+            |test: fn(&Prepared) -> bool| self.beam.is_some() && self.prepared.iter().any(test);
+        if any(|one| one.given.is_some()) {
+            let message =
+                "'use_beam_search' cannot be combined with 'prompt_embeds'. Leave one out.";
+            return Err(ApiError::invalid("use_beam_search", message));
+        }
+        if !any(|one| one.grammar.is_some()) {
             return Ok(());
         }
         let message = "'use_beam_search' cannot be combined with an output of a given form: leave it out, or \
@@ -374,10 +381,13 @@ fn submission(
         sampling: prepared.child(child),
         grammar: prepared.grammar.clone(),
         priority: scheduling.priority,
-        domain: domain(scheduling),
+        domain: domain_of(prepared, scheduling),
         rank: scheduling.rank,
         pooling: None,
-        embeds: None,
+        embeds: prepared
+            .given
+            .as_ref()
+            .map(|given| Arc::clone(&given.embeds)),
     }
 }
 
@@ -409,6 +419,16 @@ pub(crate) fn domain(scheduling: &SchedulingFields) -> Option<Domain> {
     })
 }
 
+/// As [`domain`]; a prompt of vectors meets only prompts of the same ones.
+fn domain_of(prepared: &Prepared, scheduling: &SchedulingFields) -> Option<Domain> {
+    let Some(given) = &prepared.given else {
+        return domain(scheduling);
+    };
+    let mut domain = domain(scheduling).unwrap_or_default();
+    domain.media.push(given.content_id.clone());
+    Some(domain)
+}
+
 /// What an answer shows besides text.
 struct Showing {
     route: Route,
@@ -426,7 +446,7 @@ impl Showing {
         Extras {
             ids: self
                 .return_token_ids
-                .then(|| TokenIds::new(prepared.prompt.clone())),
+                .then(|| TokenIds::new(prepared.prompt_ids())),
             told: told.map(|text| Told::new(self.route, renderer(), text)),
             echo: prepared.echo.is_some().then(|| Echo {
                 prepared: Arc::clone(prepared),

@@ -6,6 +6,7 @@
 mod check;
 mod conversation;
 mod defaults;
+mod embeds;
 mod extras;
 mod feed;
 mod format;
@@ -31,7 +32,7 @@ pub use octavo_template::{
 pub use output::{Ended, OutputText, Update};
 pub use parsers::ParserSettings;
 pub use pooled::{PooledPrompt, Reading};
-pub use prepared::{Limits, OutputPlan, Prepared};
+pub use prepared::{GivenPrompt, Limits, OutputPlan, Prepared};
 pub use rendered::{RenderedPrompt, Wanted};
 pub use renderer::{LoadError, Renderer};
 pub use vocabulary::vocabulary;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octavo_wire::frontend::{Grammar, SamplingParams};
+use octavo_wire::frontend::{Embeds, Grammar, SamplingParams};
 
 use crate::parsers::ParsePlan;
 use crate::seeds::child_seed;
@@ -16,11 +16,22 @@ pub struct Limits {
     pub vocab_size: usize,
 }
 
+/// A prompt of vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenPrompt {
+    /// One for each token.
+    pub embeds: Arc<Embeds>,
+    /// The same for the same vectors, and for no others.
+    pub content_id: String,
+}
+
 /// A rendered and validated request.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// Prompt token ids, at least one, shorter than `max_model_len`.
     pub prompt: Vec<i32>,
+    /// What stands for the ids, which are 0 then.
+    pub given: Option<GivenPrompt>,
     /// Complete: defaults are filled in, the seed is drawn, `max_tokens` fits into the context.
     pub sampling: SamplingParams,
     /// Outputs that are asked for: each has a seed of its own, see [`Prepared::child`].
@@ -36,6 +47,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// The prompt's token ids; none where vectors stand for them.
+    pub fn prompt_ids(&self) -> Vec<i32> {
+        match self.given {
+            None => self.prompt.clone(),
+            Some(_) => Vec::new(),
+        }
+    }
+
     /// Whether tokens come with log probabilities.
     pub fn wants_logprobs(&self) -> bool {
         self.output.logprobs

@@ -141,6 +141,11 @@ impl Renderer {
                 let offsets = Vec::new();
                 (Encoding { ids, offsets }, None)
             }
+            Prompt::Embeds(_) => {
+                let message = "'prompt_embeds' cannot be rendered: it has neither text nor token ids. Leave it out, or \
+                               send it to /v1/completions.";
+                return Err(ApiError::invalid("prompt_embeds", message));
+            }
         };
         check::prompt(&encoding.ids, limits, "prompt")?;
         let sampling = self.sampling_params(&request.sampling, limits, encoding.ids.len())?;

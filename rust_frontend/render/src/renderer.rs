@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use octavo_api::{
     ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
+    StructuredFields,
 };
 use octavo_grammar::{Detected, Format, FormatError, Registry};
 use octavo_template::{Clock, NativeFormat, Rendered, TemplateSet};
 use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
-use octavo_wire::frontend::{Logprobs, SamplingParams};
+use octavo_wire::frontend::{Grammar, Logprobs, SamplingParams};
 
 use crate::defaults::Defaults;
 use crate::extras::{Judge, prompt_values};
@@ -69,6 +70,8 @@ pub struct Renderer {
     guide: Guide,
     /// The format of the model's response template, where it has one.
     response_template: Option<Result<Format, FormatError>>,
+    /// Whether prompts may be vectors.
+    pub(crate) takes_embeds: bool,
     warnings: Vec<String>,
 }
 
@@ -135,6 +138,7 @@ impl Renderer {
             parsers: Parsers::default(),
             guide: Guide::default(),
             response_template: parsers::response_template(dir),
+            takes_embeds: false,
             warnings,
         })
     }
@@ -301,10 +305,11 @@ impl Renderer {
                 self.encode(text, request.add_special_tokens, limits, "prompt")?
             }
             Prompt::Tokens(ids) => ids.iter().map(|id| id.cast_unsigned()).collect(),
+            Prompt::Embeds(encoded) => return self.embedded(encoded, request, limits),
         };
         let echo = request.echo.then(|| match &request.prompt {
             Prompt::Text(text) => text.clone(),
-            Prompt::Tokens(_) => self.whole_text(&ids),
+            Prompt::Tokens(_) | Prompt::Embeds(_) => self.whole_text(&ids),
         });
         let mut prepared = self.prepare(ids, &fields, limits, "prompt")?;
         if echo.is_some() {
@@ -312,10 +317,17 @@ impl Renderer {
             prepared.prompt_values = prepared.prompt_values.saturating_mul(prepared.n as usize);
         }
         prepared.echo = echo;
-        prepared.grammar = self
-            .guide
-            .structured(&request.structured, None, &self.model(limits))?;
+        prepared.grammar = self.grammar(&request.structured, limits)?;
         Ok(prepared)
+    }
+
+    /// What an output that is not parsed must be.
+    pub(crate) fn grammar(
+        &self,
+        fields: &StructuredFields,
+        limits: Limits,
+    ) -> Result<Option<Grammar>, ApiError> {
+        self.guide.structured(fields, None, &self.model(limits))
     }
 
     /// The text of ids, special tokens included.
@@ -400,6 +412,7 @@ impl Renderer {
         Ok(Prepared {
             prompt: ids.into_iter().map(u32::cast_signed).collect(),
             sampling,
+            given: None,
             n: extras.n,
             echo: None,
             prompt_values: prompt_values(extras.prompt_logprobs, length, limits),

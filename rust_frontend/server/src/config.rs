@@ -70,6 +70,9 @@ pub(crate) struct Config {
     /// Whether requests may bring a chat template.
     #[serde(default)]
     pub(crate) trust_request_chat_template: bool,
+    /// Whether prompts may be vectors.
+    #[serde(default)]
+    pub(crate) enable_prompt_embeds: bool,
     /// File of the responses that are kept; `None`: memory.
     #[serde(default)]
     pub(crate) response_store: Option<PathBuf>,
@@ -192,6 +195,7 @@ impl Config {
             "enable_auto_tool_choice": self.enable_auto_tool_choice,
             "asks_for_keys": !self.api_keys.is_empty() || self.api_key_file.is_some(),
             "trust_request_chat_template": self.trust_request_chat_template,
+            "enable_prompt_embeds": self.enable_prompt_embeds,
             "log_level": self.log_level,
             "traces": self.otlp_traces_endpoint.is_some(),
             "edge": self.edge,

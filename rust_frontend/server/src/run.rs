@@ -172,7 +172,8 @@ fn load(config: &Config) -> Result<Renderer, Failure> {
         .map(|renderer| renderer.with_max_logprobs(usize::try_from(config.max_logprobs).ok()))
         .and_then(|renderer| renderer.with_parsers(&parsers))
         .map_err(|error| Failure::config(error.to_string()))?
-        .trusting_templates(config.trust_request_chat_template);
+        .trusting_templates(config.trust_request_chat_template)
+        .with_prompt_embeds(config.enable_prompt_embeds);
     if let Some(format) = renderer.native_format() {
         tracing::info!(
             "no chat template: conversations are written by the native format {}",
