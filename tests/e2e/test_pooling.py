@@ -20,6 +20,17 @@ import transformers
 from tests.e2e.server import Server, running
 from tests.encoders import make_encoder, make_sentence_files, make_word_pieces
 
+#: The cases of the bank, each with its tests here.
+CASES = {
+    "EM01": ("test_em01_dimensions", "test_em01_and_em04_of_a_model_in_bf16_that_cannot_be_cut"),
+    "EM03": ("test_em03_and_em04_the_official_client_gets_what_transformers_gives",),
+    "EM04": (
+        "test_em03_and_em04_the_official_client_gets_what_transformers_gives",
+        "test_em04_formats",
+        "test_em01_and_em04_of_a_model_in_bf16_that_cannot_be_cut",
+    ),
+    "EM06": ("test_em06_inputs",),
+}
 TEXTS = ["abc", "a much longer text of many words 0123", "z", "abc", "same length"]
 #: Of the model: texts are this long at most.
 CONTEXT = 64
@@ -71,8 +82,12 @@ def refused(response: httpx.Response, param: str) -> str:
     return str(error["message"])
 
 
-def test_the_official_client_gets_what_transformers_gives(embedder: Embedder) -> None:
-    """EM03, EM04: one vector for each text, in order, through the client, which asks for base64 by itself."""
+def test_each_case_has_its_tests() -> None:
+    assert all(callable(globals()[name]) for names in CASES.values() for name in names)
+
+
+def test_em03_and_em04_the_official_client_gets_what_transformers_gives(embedder: Embedder) -> None:
+    """One vector for each text, in order, through the client, which asks for base64 by itself."""
     client = embedder.server.client()
     answer = client.embeddings.create(model="tiny-emb", input=TEXTS)
     assert [item.index for item in answer.data] == list(range(len(TEXTS)))
@@ -114,6 +129,26 @@ def test_em04_formats(embedder: Embedder) -> None:
     alone = embedder.post("/v1/embeddings", input="abc", encoding_format="bytes_only")
     assert "metadata" not in alone.headers and len(alone.content) == 48 * 4
     refused(embedder.post("/v1/embeddings", input="abc", encoding_format="hex"), "encoding_format")
+
+
+def test_em01_and_em04_of_a_model_in_bf16_that_cannot_be_cut(tmp_path: Path) -> None:
+    """Numbers are float32 on the way whatever the model computes in; a model that is not Matryoshka is never cut."""
+    reference = make_encoder(tmp_path, "bert")
+    make_sentence_files(tmp_path, "mean")
+    tokenizer = make_word_pieces()
+    tokenizer.backend_tokenizer.no_padding()
+    with running(tmp_path, "--served-model-name", "tiny-emb", "--dtype", "bfloat16") as server:
+        client, url = server.client(), f"{server.url}/v1/embeddings"
+        coded = client.embeddings.create(model="tiny-emb", input=["abc", "z"])
+        wanted = vectors(httpx.post(url, json={"input": ["abc", "z"]}, timeout=30))
+        refused(httpx.post(url, json={"input": "abc", "dimensions": 8}, timeout=30), "dimensions")
+    assert wanted.shape == (2, 48)
+    np.testing.assert_allclose([item.embedding for item in coded.data], wanted, atol=1e-6)
+    ids = torch.tensor([tokenizer.backend_tokenizer.encode("abc").ids])
+    with torch.no_grad():
+        theirs = torch.nn.functional.normalize(reference(ids).last_hidden_state[0].mean(0), dim=0).numpy()
+    assert float(np.dot(theirs, wanted[0])) > 0.999
+    assert np.abs(theirs - wanted[0]).max() > 1e-6  # it did compute in bf16
 
 
 def test_em06_inputs(embedder: Embedder) -> None:
