@@ -17,7 +17,7 @@ JOBS ?= 2
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
 
-.PHONY: help demo test test-oldest chaos clients lint audit proto oracle build tools clean
+.PHONY: help demo test test-oldest chaos clients lm-eval lint audit proto oracle build tools clean
 
 help:
 	@printf '%s\n' \
@@ -30,6 +30,7 @@ help:
 	  'make oracle render the chat templates of ORACLE_TEMPLATES with Transformers and compare octavo' \
 	  'make chaos  500 requests while workers and engine core are killed 20 times; under 10 minutes' \
 	  'make clients  official clients against octavo over http and https; writes the table of docs/clients.md' \
+	  'make lm-eval  lm-eval by Transformers and by octavo: the same numbers; writes the table of docs/lm-eval.md' \
 	  'make build  the environment in .venv with octavo in it' \
 	  'make clean  remove .venv and target'
 
@@ -120,6 +121,21 @@ $(CLIENTS)/.environment: $(CLIENTS_OF)/requirements.lock $(CLIENTS_OF)/node/pack
 clients: build $(CLIENTS)/.environment
 	$(CARGO) build --locked -p octavo-mock
 	$(BIN)/python -m tests.e2e.clients.run $(ONLY)
+
+# lm-eval and what it needs; torch and Transformers are those of `build`.
+LMEVAL := target/lmeval
+
+$(LMEVAL)/.environment: tests/e2e/lmeval/requirements.lock | $(VENV)/.octavo
+	@echo '== environment: lm-eval'
+	rm -rf $(LMEVAL)
+	$(PYTHON) -m venv --without-pip $(LMEVAL)/venv
+	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+	  > "$$($(LMEVAL)/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/build.pth"
+	$(BIN)/uv pip install --quiet --python $(LMEVAL)/venv/bin/python -r tests/e2e/lmeval/requirements.lock
+	@touch $@
+
+lm-eval: build $(LMEVAL)/.environment
+	$(BIN)/python -m tests.e2e.lmeval.run
 
 lint: build
 	@echo '== lint'

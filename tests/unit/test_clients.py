@@ -1,10 +1,12 @@
-"""The page that `make clients` writes: its table, and that it is of what is pinned."""
+"""The pages that `make clients` and `make lm-eval` write: their tables, and that they are of what is pinned."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.e2e.clients.page import MARK, Row, table, write_page
 
@@ -48,7 +50,11 @@ def test_the_page_is_of_the_versions_that_are_pinned() -> None:
         assert version == (node[f"node_modules/{name}"]["version"] if in_node else pinned[name]), client
 
 
-def test_nothing_failed_when_the_page_was_written() -> None:
-    _, _, written = (ROOT / "docs" / "clients.md").read_text().partition(MARK)
-    assert len([line for line in written.splitlines() if line.startswith("| ")]) == 10
+@pytest.mark.parametrize(("page", "mark"), [("clients.md", MARK), ("lm-eval.md", "<!-- written by make lm-eval -->\n")])
+def test_nothing_failed_when_a_page_was_written(page: str, mark: str) -> None:
+    _, _, written = (ROOT / "docs" / page).read_text().partition(mark)
+    lines = [line for line in written.splitlines() if line.startswith("| ")]
+    assert len(lines) > 5
     assert "**not" not in written
+    if page == "lm-eval.md":
+        assert all(line.endswith("| 0 |") for line in lines[1:])
