@@ -252,7 +252,7 @@ class ServeConfig(EdgeSettings):
     data_parallel_supervisor_port: int = setting(
         9256, count(1, 65535), "Server", "port that then tells by /ready whether all of them are ready"
     )
-    max_open_requests: int = setting(1024, count(1), "Server", "requests held at once; more are answered with 429")
+    max_open_requests: int = setting(1024, count(1), "Limits", "requests held at once; more are answered with 429")
     response_store: str | None = setting(
         None, or_none("auto", str), "Server", "file that keeps responses; auto: it goes with the server", "FILE|auto"
     )
@@ -391,7 +391,7 @@ class ServeConfig(EdgeSettings):
     otlp_traces_endpoint: str | None = setting(
         None,
         or_none("none", str),
-        "Log",
+        "Server",
         "HTTP address of an OpenTelemetry collector, such as http://127.0.0.1:4318/v1/traces, that gets all traces",
         "URL|none",
     )

@@ -98,7 +98,6 @@ class EdgeSettings:
         "a client that neither sends the rest of its request nor takes its answer is let go after so long",
         "SECONDS",
     )
-
     request_timeout: float = setting(
         0.0, seconds, "Limits", "a request that takes longer ends with an error; 0: no limit", "SECONDS"
     )

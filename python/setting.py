@@ -49,6 +49,10 @@ class Setting:
             return "on" if self.default else "off"
         if self.default is None:
             return "auto" if self.metavar.endswith("|auto") else "none"
+        if self.metavar == "BYTES" and self.default % 2**20 == 0:
+            return f"{self.default >> 20}M"
+        if isinstance(self.default, float) and self.default.is_integer():
+            return str(int(self.default))
         return str(self.default)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -13,8 +14,16 @@ from octavo.config import Setting, settings
 
 __all__ = ["RAW", "Parser", "add_settings", "dashed"]
 
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves examples as they are, and no flag is broken at its dashes."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 #: For commands with examples below their flags.
-RAW: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+RAW: dict[str, Any] = {"formatter_class": _Formatter, "allow_abbrev": False}
 
 
 class Parser(argparse.ArgumentParser):
