@@ -4,6 +4,7 @@
 # `bench/gpu.sh OUT_FOLDER stages [STAGE ...]`: tests against Transformers, then bench.gpu: what users of the library and of
 # `octavo serve` get (its stage `serve` needs the program in $OCTAVO_FRONTEND).
 # `bench/gpu.sh OUT_FOLDER crashes`: workers that are killed or have no memory left (needs the same program, httpx, openai, psutil).
+# `bench/gpu.sh OUT_FOLDER control`: sleep, and weights lent on one GPU (needs the same, and googleapis-common-protos).
 # Needs python3 with torch, triton and pytest (the runner also msgspec, pyzmq and octavo_native); octavo itself needs not
 # be installed.
 set -uo pipefail
@@ -21,6 +22,11 @@ if [[ ${1:-} == crashes ]]; then
   # One test at a time: one takes all of the GPU's memory.
   timeout "${TEST_LIMIT:-240}" python3 -m pytest tests/e2e/test_gpu_crashes.py -q -p no:cacheprovider -p no:benchmark \
     --tb=short 2>&1 | tee "$out/crashes.log" || status=1
+  exit $status
+fi
+if [[ ${1:-} == control ]]; then
+  timeout "${TEST_LIMIT:-240}" python3 -m pytest tests/unit/workers/test_cuda_ipc.py tests/e2e/test_gpu_sleep.py -q -s -p no:cacheprovider \
+    -p no:benchmark --tb=short 2>&1 | tee "$out/control.log" || status=1
   exit $status
 fi
 if [[ -z ${SKIP_TESTS:-} ]]; then

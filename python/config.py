@@ -43,6 +43,7 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     tokenizer_dir: str = ""  # as in FrontendConfig; for grammars
     rank: int = 0  # data-parallel rank
     data_parallel_size: int = 1
+    expert_folder: str = ""  # where the cores among which experts are spread find each other; empty: they are not
     dtype: str = "bfloat16"
     device: str = "cpu"
     load_format: str = "auto"
@@ -243,6 +244,12 @@ class ServeConfig(EdgeSettings):
         "Server",
         "engine cores behind the frontend, each with a copy of the model and its own cache; requests go where their "
         "prefix is and least waits",
+    )
+    enable_expert_parallel: bool = switched(
+        False,
+        "Server",
+        "with --data-parallel-size: spread the experts of a mixture of experts over the engine cores, not copies of "
+        "all",
     )
     data_parallel_multi_port_external_lb: bool = switched(
         False,

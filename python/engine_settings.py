@@ -18,6 +18,7 @@ from octavo.devices import (
 from octavo.errors import ConfigError
 from octavo.memory import available_bytes
 from octavo.modelfiles import locate, resolve
+from octavo.models.registry import find
 from octavo.pooling import pooling_plan
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def engine_config(
     workers = config.tensor_parallel_size * config.data_parallel_size
     device = choose_device(config.device, workers, gpus, bool(gpus) and torch_has_cuda())
     plan = pooling_plan(config, files)
+    if config.enable_expert_parallel:
+        _check_experts(config, files, plan)
     context = _context(config, files, plan)
     batched_tokens = config.max_num_batched_tokens or default_batched_tokens(device, gpus)
     if plan is not None and plan.encoder:
@@ -66,6 +69,7 @@ def engine_config(
         frontend_endpoint=endpoint,
         rank=rank,
         data_parallel_size=config.data_parallel_size,
+        expert_folder=str(folder) if config.enable_expert_parallel else "",
         tokenizer_dir=str(folder / "tokenizer"),
         dtype=_dtype(config, plan, device),
         load_format=config.load_format,
@@ -87,7 +91,7 @@ def engine_config(
         device=device,
         kv_cache_bytes=_kv_bytes(config, device),
         gpu_memory_utilization=config.gpu_memory_utilization,
-        graph_sizes=() if config.enforce_eager else tuple(sorted(set(config.cuda_graph_sizes))) or None,
+        graph_sizes=_graph_sizes(config),
         tensor_parallel_size=config.tensor_parallel_size,
         threads=config.threads or choose_threads(0, workers),
         worker_timeout_s=config.worker_timeout,
@@ -124,6 +128,33 @@ def _context(config: ServeConfig, files: ModelFiles, plan: PoolingPlan | None) -
         )
     told = plan.max_seq_len if plan is not None else None
     return min(files.context_len, told) if told else files.context_len
+
+
+def _check_experts(config: ServeConfig, files: ModelFiles, plan: PoolingPlan | None) -> None:
+    """Raise ConfigError unless there are experts, and ranks to spread them over."""
+    flag, param = "--enable-expert-parallel", "enable_expert_parallel"
+    if config.data_parallel_size == 1 or config.data_parallel_multi_port_external_lb:
+        raise ConfigError(
+            f"{flag} spreads experts over the engine cores of one server: give --data-parallel-size 2 or more, without "
+            "--data-parallel-multi-port-external-lb",
+            param,
+        )
+    if config.tensor_parallel_size > 1:
+        raise ConfigError(
+            f"{flag} works with one worker an engine core; leave --tensor-parallel-size "
+            f"{config.tensor_parallel_size} out and raise --data-parallel-size instead",
+            "tensor_parallel_size",
+        )
+    if plan is not None or getattr(find(files.architecture).parse(files.config), "moe", None) is None:
+        what = "serves vectors" if plan is not None else "has no experts"
+        raise ConfigError(f"{flag}: {files.architecture} {what}; leave the flag out", param)
+
+
+def _graph_sizes(config: ServeConfig) -> tuple[int, ...] | None:
+    """Return the sizes of steps to record; none where rows of other ranks come into a step."""
+    if config.enforce_eager or config.enable_expert_parallel:
+        return ()
+    return tuple(sorted(set(config.cuda_graph_sizes))) or None
 
 
 def _whole(config: ServeConfig, context: int, batched_tokens: int) -> int:

@@ -7,7 +7,8 @@ OctavoError
 ├── ControlError        an operation on the engine cannot be done; nothing has changed unless the message says so
 ├── ProtocolError       a peer sent what this version does not understand
 ├── EngineError         the engine cannot go on
-│   └── WorkerError     a worker died, hung or reported a fault
+│   ├── WorkerError     a worker died, hung or reported a fault
+│   └── PeerError       a rank that holds some of the experts is gone, and with it what this one was computing
 └── SupervisionError    children failed more often than their restart intensity allows
 
 Messages say what was wrong, with the value, and what to do about it. They are shown to users as they are.
@@ -24,6 +25,7 @@ __all__ = [
     "EngineError",
     "ModelError",
     "OctavoError",
+    "PeerError",
     "ProtocolError",
     "RequestError",
     "SupervisionError",
@@ -87,6 +89,10 @@ class WorkerError(EngineError):
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class PeerError(EngineError):
+    """A rank that shares the model's experts is gone in the middle of a step, or never came."""
 
 
 class SupervisionError(OctavoError):

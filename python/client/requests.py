@@ -25,6 +25,7 @@ def generate_request(
     cache_salt: str = "",
     priority: int = 0,
     session_id: str = "",
+    data_parallel_rank: int | None = None,
     **sampling_params: Any,
 ) -> inference_pb2.GenerateRequest:
     """Return a request; sampling parameters have the names of SamplingParams, and None leaves one to the server.
@@ -43,6 +44,7 @@ def generate_request(
         cache_salt=cache_salt,
         priority=priority,
         session_id=session_id,
+        data_parallel_rank=data_parallel_rank,
         **_prompt(prompt),
     )
 

@@ -44,6 +44,11 @@ class Core:
         return self._scheduler.num_in_flight == 0
 
     @property
+    def empty(self) -> bool:
+        """Whether there is no request."""
+        return self._scheduler.num_running + self._scheduler.num_waiting == 0
+
+    @property
     def on_trial(self) -> bool:
         """Whether all that is in flight is one request that may have crashed the workers before."""
         return self._scheduler.on_trial
@@ -105,6 +110,13 @@ class Core:
         self._plan_s.append(time.perf_counter() - began)
         return plan
 
+    def idle_plan(self) -> StepPlan | None:
+        """Return a plan without rows; None while another plan is in flight."""
+        plan = self._scheduler.idle_plan()
+        if plan is not None:
+            self._plan_s.append(0.0)
+        return plan
+
     def sample_plan(self) -> SamplePlan | None:
         """Return the masks that the last plan waits for, if they can be known now. Ask before `next_plan` and after."""
         return None if self._grammars is None else self._scheduler.sample_plan(self._grammars)
@@ -129,10 +141,10 @@ class Core:
         """Let nothing that was computed so far be found any more. With `running`, running requests start over."""
         self._scheduler.reset_prefix_cache(running=running)
 
-    def crashed(self) -> None:
-        """Put all running requests back to waiting, with their tokens: the workers are gone."""
+    def crashed(self, *, innocent: bool = False) -> None:
+        """Put all running requests back to waiting, with their tokens: the workers are gone. See Scheduler.crashed."""
         self._plan_s.clear()
-        self._scheduler.crashed()
+        self._scheduler.crashed(innocent=innocent)
 
     def take_failed(self) -> list[Delta]:
         """Return the last deltas of requests that could not go on, each once. Ask after `next_plan` and `crashed`."""

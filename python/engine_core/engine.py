@@ -27,11 +27,12 @@ from octavo.engine_core.kv_plan import plan_kv
 from octavo.engine_core.outputs import end_delta
 from octavo.engine_core.sched.budget import SchedLimits
 from octavo.engine_core.window import plans_in_flight
-from octavo.engine_core.worker_group import GroupAnswer, GroupDown, GroupEvent, GroupReady, GroupResult
+from octavo.engine_core.worker_group import GroupAnswer, GroupDown, GroupEvent, GroupReady, GroupResult, GroupWaits
 from octavo.errors import EngineError, ProtocolError, RequestError
 from octavo.faults import Faults
 from octavo.wire.frontend import AbortRequests, AddRequest, Control, EngineInfo, Finish
 from octavo.wire.version import VERSION
+from octavo.wire.waves import Broken, Meet, Rest, Start, ToMember
 from octavo.wire.worker import ModelControl
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from octavo.engine_core.grammar.protocol import Grammars
     from octavo.engine_core.journal import Journal
     from octavo.engine_core.kv_plan import KvPlan
+    from octavo.engine_core.waves.desk import WaveDesk
     from octavo.wire.worker import AllocateKv, Ready, SamplePlan, StepPlan, StepResult
 
 __all__ = ["EngineCore", "EngineMessage", "Workers"]
@@ -54,7 +56,7 @@ _STATS_INTERVAL_S = 0.5
 #: Events of the frontend that wait for the engine; more wait in the link, whose credit bounds them.
 _MAILBOX = 4096
 
-EngineMessage = FrontendEvent | GroupEvent | GrammarReady
+EngineMessage = FrontendEvent | GroupEvent | GrammarReady | ToMember
 
 
 class Workers(Protocol):
@@ -88,6 +90,7 @@ class EngineCore(Actor[EngineMessage]):
         on_ready: Callable[[], None] = lambda: None,
         on_shutdown: Callable[[], None] = lambda: None,
         grammars: Callable[[int], Grammars] | None = None,
+        waves: WaveDesk | None = None,
     ) -> None:
         """Keep the arguments.
 
@@ -95,6 +98,7 @@ class EngineCore(Actor[EngineMessage]):
         journal: what was done to the model; older weights are never served under a newer version.
         on_ready: called whenever the workers have become ready. on_shutdown: when the frontend asks for the end by
         Control. grammars: makes what compiles grammars, from the width of the logits; by default from the tokenizer.
+        waves: says when this core may step, where its model's experts are spread over cores.
         """
         super().__init__("engine", capacity=_MAILBOX)
         self._config = config
@@ -104,6 +108,7 @@ class EngineCore(Actor[EngineMessage]):
         self._state = ModelState(journal)
         self._controls = ControlDesk(Context(self._state, self, config.weight_store), self)
         self._held: dict[int, AddRequest] = {}  # that came while new requests wait, by id
+        self._waves = waves
         self._faults = Faults.find("engine")
         self._on_ready = on_ready
         self._on_shutdown = on_shutdown
@@ -158,8 +163,8 @@ class EngineCore(Actor[EngineMessage]):
         """Compile grammars in threads, for ever."""
         await self._desk.run()
 
-    def group_event(self, event: GroupEvent) -> None:
-        """Take an event of the worker group; ahead of the frontend's, which may be many."""
+    def group_event(self, event: GroupEvent | ToMember) -> None:
+        """Take an event of the worker group, or of other cores; ahead of the frontend's, which may be many."""
         self.ref.tell(event, control=True)
 
     async def feed(self) -> None:
@@ -200,6 +205,12 @@ class EngineCore(Actor[EngineMessage]):
                 self._workers_ready()
             case GroupDown():
                 self._workers_down(message)
+            case GroupWaits(life):
+                assert self._waves is not None
+                self._waves.workers_wait(life)
+            case Meet() | Broken() | Start() | Rest():
+                assert self._waves is not None
+                self._waves.take(message)
 
     async def idle(self) -> None:
         """Fill the window, report. Never waits."""
@@ -210,11 +221,13 @@ class EngineCore(Actor[EngineMessage]):
             return
         if self._held and not self._state.holds_new:
             self._release()
+        runs = self._up and self._state.may_schedule
+        if self._waves is not None:
+            self._waves.say(runs and not core.empty, runs, self._state.journal.lineage)
         if self._up:
             # The masks of a deferred plan are computed here, while the workers run its forward. They follow a plan that
             # is under way whatever happens.
-            runs = self._state.may_schedule
-            while (plan := core.sample_plan() or (core.next_plan() if runs else None)) is not None:
+            while (plan := core.sample_plan() or self._next_plan(core, runs)) is not None:
                 if self._faults:
                     self._faults.at(plan.step)
                 self._workers.send(plan)
@@ -222,6 +235,11 @@ class EngineCore(Actor[EngineMessage]):
         if self._kv_log is not None:
             self._publish(self._kv_log.take())
         self._report(core)
+
+    def _next_plan(self, core: Core, runs: bool) -> StepPlan | None:
+        if self._waves is not None:
+            return self._waves.next_plan(core, runs)
+        return core.next_plan() if runs else None
 
     def info(self) -> EngineInfo:
         """Return what the frontend must know. The workers must have been ready once."""
@@ -244,8 +262,8 @@ class EngineCore(Actor[EngineMessage]):
         )
 
     def quiet(self) -> bool:
-        """Whether no plan is in flight."""
-        return self._core is None or self._core.quiet
+        """Whether no plan is in flight, and none will be for the sake of other ranks."""
+        return (self._core is None or self._core.quiet) and (self._waves is None or self._waves.at_rest)
 
     def drained(self) -> bool:
         """Whether no request is left but those that are held."""
@@ -323,6 +341,8 @@ class EngineCore(Actor[EngineMessage]):
             raise EngineError(f"the workers' result does not fit their plan: {error.message}") from error
         self._step = result.step
         self._frontend.deliver(result.step, deltas)
+        if self._waves is not None:
+            self._waves.result(result)
 
     def _add(self, message: AddRequest) -> None:
         if self._core is None:
@@ -448,8 +468,10 @@ class EngineCore(Actor[EngineMessage]):
         self._up = False
         self._controls.workers_down(event.message)
         if self._core is not None:
-            self._core.crashed()
+            self._core.crashed(innocent=event.innocent)
             self._deliver_failed(self._core)
+        if self._waves is not None:
+            self._waves.workers_down()
         self._frontend.fault(event.kind, event.message, restarting=event.restarting)
 
     def _deliver_failed(self, core: Core) -> None:

@@ -99,6 +99,15 @@ class Journal:
         return Wanted(key, tuple(overlays), lost)
 
     @property
+    def lineage(self) -> str:
+        """What tells weights of two engine cores apart: all that their present weights are made of."""
+        keys = [BASE_VERSION]
+        for record in self._records:
+            if isinstance(record, Weights):
+                keys = [*([] if record.complete else keys), record.key or record.version]
+        return "\n".join(keys)
+
+    @property
     def paused(self) -> bool:
         """Whether nothing is scheduled."""
         return next((record.paused for record in reversed(self._records) if isinstance(record, Paused)), False)

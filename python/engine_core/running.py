@@ -11,6 +11,9 @@ from octavo.actors.errors import ChildrenFailed
 from octavo.engine_core.engine import EngineCore
 from octavo.engine_core.journal import Journal
 from octavo.engine_core.kv_publisher import KvPublisher
+from octavo.engine_core.waves.desk import WaveDesk
+from octavo.engine_core.waves.link import WaveLink, coordinate
+from octavo.engine_core.waves.member import WaveMember
 from octavo.engine_core.worker_group import FINAL, WorkerGroup
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ async def run_core(
     failure: ChildrenFailed | None = None
     publisher = KvPublisher.bind(context, config.kv_events, config.rank) if config.kv_events is not None else None
     journal = Journal(Path(config.run_dir) / "journal.jsonl")
+    link, waves = _waves(config, context)
     engine = EngineCore(
         config,
         frontend,
@@ -50,6 +54,7 @@ async def run_core(
         window=config.plans_in_flight,
         on_ready=on_ready,
         on_shutdown=lambda: group.stop(),
+        waves=waves,
     )
     group = WorkerGroup(
         config,
@@ -61,6 +66,8 @@ async def run_core(
         body=body,
     )
     engine.attach(group)
+    if waves is not None:
+        waves.attach(group)
     on_start(group.stop)
     if publisher is not None:
         engine.publish_to(publisher.publish)
@@ -69,6 +76,10 @@ async def run_core(
         if publisher is not None:
             tasks.start_soon(publisher.run)
         tasks.start_soon(engine.compile)
+        if link is not None and waves is not None:
+            tasks.start_soon(link.run, engine.group_event, waves.repeat)
+            if config.rank == 0:
+                tasks.start_soon(coordinate, context, _coordinator(config), config.data_parallel_size)
         async with anyio.create_task_group() as serving:
             serving.start_soon(engine.run)
             try:
@@ -82,6 +93,18 @@ async def run_core(
         publisher.close()
     if failure is not None:
         raise next((cause for cause in failure.causes if isinstance(cause, FINAL)), failure)
+
+
+def _waves(config: EngineConfig, context: zmq.Context[zmq.Socket[bytes]]) -> tuple[WaveLink | None, WaveDesk | None]:
+    """Return the link to other cores and what it serves, where experts are spread over cores."""
+    if not config.expert_folder:
+        return None, None
+    link = WaveLink.connect(context, _coordinator(config), config.rank)
+    return link, WaveDesk(WaveMember(config.rank), link.send)
+
+
+def _coordinator(config: EngineConfig) -> str:
+    return f"ipc://{config.expert_folder}/waves.sock"
 
 
 def only_error(failure: BaseException) -> BaseException:

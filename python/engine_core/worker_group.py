@@ -47,15 +47,34 @@ if TYPE_CHECKING:
     from octavo.engine_core.journal import Journal
     from octavo.wire.worker import ModelControl, SamplePlan, StepPlan
 
-__all__ = ["FINAL", "GroupAnswer", "GroupDown", "GroupEvent", "GroupReady", "GroupResult", "WorkerGroup"]
+__all__ = [
+    "FINAL",
+    "GroupAnswer",
+    "GroupDown",
+    "GroupEvent",
+    "GroupReady",
+    "GroupResult",
+    "GroupWaits",
+    "WorkerGroup",
+]
 
 _log = logging.getLogger("octavo.engine_core")
 
 #: Errors that another start would not cure.
 FINAL = (ModelError, ConfigError, ProtocolError)
 
+#: Kind of a fault: a rank of another engine core is gone, in the middle of a step.
+_PEER = "peer_lost"
+
 #: From the spawn of a worker to its hello: imports may be slow when many start on few cores.
 _HELLO_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWaits:
+    """All ranks have said hello and wait for the workers of other engine cores: see `begin`."""
+
+    life: str  # of these ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +103,18 @@ class GroupDown:
     kind: str  # as in EngineFault
     message: str
     restarting: bool = True  # false: the last event; the group has given up
+    innocent: bool = False  # what the workers were doing is not why
 
 
-GroupEvent = GroupReady | GroupResult | GroupAnswer | GroupDown
+GroupEvent = GroupWaits | GroupReady | GroupResult | GroupAnswer | GroupDown
 
 
 class WorkerGroup:
     """Supervise one process per rank, bring them up together, send them plans. A `Child`; runs once.
 
     Every life of the group goes: spawn, hello, Init, Ready, AllocateKv, KvReady. Whatever a rank does after one of
-    them has failed belongs to the past and is not reported.
+    them has failed belongs to the past and is not reported. Where experts are spread over engine cores, Init waits for
+    `begin`, because the workers of all cores meet in it.
     """
 
     def __init__(
@@ -128,6 +149,8 @@ class WorkerGroup:
         self._from_worker: Codec[WorkerToCore] = Codec(WorkerToCore, "message from a worker")
         self._life = 0  # of the group; higher after each failure
         self._meeting = secrets.token_hex(8)  # where this life's ranks find each other, alone
+        self._experts_meeting = ""  # of this life's ranks and those of other cores
+        self._left = False  # this life was ended by `leave`
         self._last_down = ("worker_died", "the workers ended")
         self._ranks: dict[int, ProcessActor[WorkerToCore]] = {}
         self._ready: dict[int, Ready] = {}
@@ -150,6 +173,26 @@ class WorkerGroup:
     def pids(self) -> list[int]:
         """The processes, by rank."""
         return [actor.pid for _, actor in sorted(self._ranks.items()) if actor.pid is not None]
+
+    @property
+    def life(self) -> str:
+        """A word that no other life of any group has."""
+        return self._meeting
+
+    def begin(self, meeting: str, life: str) -> None:
+        """Let ranks that wait load, and meet those of other engine cores; nothing if they are gone."""
+        if life == self.life:
+            self._experts_meeting = meeting
+            self._send_init()
+
+    def leave(self, meeting: str) -> None:
+        """End the ranks, because those that they met are gone; they start again. Nothing if they met at another."""
+        if meeting != self._experts_meeting:
+            return
+        self._left = True
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def run(self, *, task_status: TaskStatus[Any] = anyio.TASK_STATUS_IGNORED) -> None:
         """Look after the ranks. Reports started when all said hello; GroupReady follows when they can work.
@@ -219,6 +262,12 @@ class WorkerGroup:
         )
 
     def _all_said_hello(self) -> None:
+        if self._config.expert_folder:
+            self._on_event(GroupWaits(self.life))
+        else:
+            self._send_init()
+
+    def _send_init(self) -> None:
         for rank, actor in self._ranks.items():
             self._post(actor, [self._to_worker.encode(self._init(rank))])
 
@@ -245,6 +294,9 @@ class WorkerGroup:
             memory_utilization=config.gpu_memory_utilization if config.kv_cache_bytes is None else 0.0,
             logprobs_mode=config.logprobs_mode,
             pooling=config.pooling,
+            expert_rank=config.rank if config.expert_folder else 0,
+            expert_ranks=config.data_parallel_size if config.expert_folder else 1,
+            expert_rendezvous=f"file://{config.expert_folder}/experts-{self._experts_meeting}",
         )
 
     def _received(self, life: int, rank: int, message: WorkerToCore) -> None:
@@ -272,13 +324,15 @@ class WorkerGroup:
         self._last_down = kind, message = _describe(exit)
         self._life += 1
         self._meeting = secrets.token_hex(8)
+        innocent, self._left, self._experts_meeting = self._left or kind == _PEER, False, ""
+        kind = "worker_died" if kind == _PEER else kind
         self._ready.clear()
         self._kv_ready.clear()
         if isinstance(exit.error, FINAL):
             return Verdict.GIVE_UP
         _log.error("%s", message)
         on_trial = self._on_trial()  # before the engine hears of it
-        self._on_event(GroupDown(kind, message))
+        self._on_event(GroupDown(kind, message, innocent=innocent))
         return Verdict.RESTART_UNCOUNTED if on_trial else None
 
 
@@ -313,6 +367,8 @@ def _fault_error(fault: Fault) -> Exception:
     where = f"worker-{fault.rank}" + (f", step {fault.step}" if fault.step else "")
     if fault.kind == "model":
         return ModelError(fault.message)
+    if fault.kind == "peer":
+        return WorkerError(f"{where}: {fault.message}", _PEER)
     # Its traceback is in the log, where the worker wrote it; this message reaches clients.
     return WorkerError(f"{where}: {fault.message}", "worker_fault")
 

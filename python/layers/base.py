@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from octavo.kernels.api import Kernels
+    from octavo.layers.exchange import Exchange
     from octavo.layers.parallel import Group
 
 __all__ = ["Build", "Layer", "TensorSource", "WeightPart"]
@@ -27,6 +28,7 @@ class Build:
     device: str
     max_positions: int  # of a sequence; the length of the rotary table
     generates: bool = True  # whether logits are asked for
+    exchange: Exchange | None = None  # with the ranks over which experts are spread; None: they are not
 
 
 class TensorSource(Protocol):
@@ -62,6 +64,9 @@ class Layer:
 
     def finish(self) -> None:
         """Bring loaded weights into their final layout and drop the rest."""
+
+    def idle(self) -> None:
+        """Do this layer's part of a step in which its rank computes nothing: serve other ranks, where it does."""
 
     def adopt(self, other: Layer) -> None:
         """Copy the own weights of `other`, which is this layer in another model of the same config and rank.

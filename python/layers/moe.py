@@ -1,4 +1,8 @@
-"""A feed-forward layer of many experts; each expert's intermediate size is shared among ranks."""
+"""A feed-forward layer of many experts.
+
+The ranks of one model share each expert's intermediate size. Ranks of several copies of the model may instead spread
+the experts among them (expert parallel): see octavo.layers.exchange.
+"""
 
 from __future__ import annotations
 
@@ -40,21 +44,27 @@ class Experts(Layer):
         self._sizes = sizes
         self._mine = share(sizes.intermediate, build.group.rank, build.group.size)
         self._ops = build.kernels.moe
-        self._group = build.group
-        width = len(self._mine)
-        shapes = (sizes.experts, 2 * width, sizes.hidden), (sizes.experts, sizes.hidden, width)
+        self._group, self._exchange = build.group, build.exchange
+        self._held = range(sizes.experts) if self._exchange is None else self._exchange.held(sizes.experts)
+        width, held = len(self._mine), len(self._held)
+        shapes = (held, 2 * width, sizes.hidden), (held, sizes.hidden, width)
         self._gate_up = torch.empty(shapes[0], dtype=build.dtype, device=build.device)  # [E, 2I, H]
         self._down = torch.empty(shapes[1], dtype=build.dtype, device=build.device)  # [E, H, I]
 
     def parts(self) -> dict[str, WeightPart]:
         sizes, width = self._sizes, len(self._mine)
         inner, outer = (sizes.intermediate, sizes.hidden), (sizes.hidden, sizes.intermediate)
-        parts = {}
+        parts: dict[str, WeightPart] = {}
         for expert in range(sizes.experts):
-            gate, up = self._gate_up[expert, :width], self._gate_up[expert, width:]
+            if expert not in self._held:
+                parts |= {f"{expert}.{name}.weight": WeightPart(inner, _pass_by) for name in ("gate", "up")}
+                parts[f"{expert}.down.weight"] = WeightPart(outer, _pass_by)
+                continue
+            at = expert - self._held.start
+            gate, up = self._gate_up[at, :width], self._gate_up[at, width:]
             parts[f"{expert}.gate.weight"] = WeightPart(inner, self._rows_loader(gate))
             parts[f"{expert}.up.weight"] = WeightPart(inner, self._rows_loader(up))
-            parts[f"{expert}.down.weight"] = WeightPart(outer, self._columns_loader(self._down[expert]))
+            parts[f"{expert}.down.weight"] = WeightPart(outer, self._columns_loader(self._down[at]))
         return parts
 
     def adopt(self, other: Layer) -> None:
@@ -68,7 +78,21 @@ class Experts(Layer):
     def __call__(
         self, x: Tensor, experts: Tensor, shares: Tensor
     ) -> Tensor:  # [T, hidden] dtype, [T, k] int64, [T, k] float32 -> [T, hidden] dtype
+        if self._exchange is not None:
+            return self._exchange.apply(x, experts, shares, self._sizes.experts, self._alone)
         return self._group.all_reduce(self._ops.apply(x, experts, shares, self._gate_up, self._down))
+
+    def idle(self) -> None:
+        if self._exchange is not None:
+            weights, sizes = self._down, self._sizes
+            none = weights.new_empty(0, sizes.hidden)
+            experts = torch.empty(0, sizes.taken, dtype=torch.int64, device=weights.device)
+            self(none, experts, experts.to(torch.float32))
+
+    def _alone(self, rows: Tensor, experts: Tensor) -> Tensor:  # [M, hidden] dtype, [M] int64 -> [M, hidden] dtype
+        """Return what one expert of this rank makes of each row."""
+        shares = torch.ones(len(rows), 1, dtype=torch.float32, device=rows.device)
+        return self._ops.apply(rows, experts.unsqueeze(1), shares, self._gate_up, self._down)
 
     def _rows_loader(self, target: Tensor) -> Callable[[TensorSource], None]:
         def load(source: TensorSource) -> None:
@@ -81,6 +105,10 @@ class Experts(Layer):
             copy_matrix(source, target, range(self._sizes.hidden), self._mine)
 
         return load
+
+
+def _pass_by(source: TensorSource) -> None:
+    """Leave the weights of an expert that another rank holds where they are."""
 
 
 class SparseMoe(Layer):

@@ -70,6 +70,9 @@ class Init(Message, frozen=True):
     weight_key: str = "0"  # what must be loaded; "0": the checkpoint as it is
     overlays: tuple[str, ...] = ()  # folders of later weights, to be loaded over the checkpoint, in order
     pooling: PoolingPlan | None = None  # None: the model draws tokens
+    expert_rank: int = 0  # among the ranks of all engine cores, over which experts are spread
+    expert_ranks: int = 1
+    expert_rendezvous: str = ""  # as `rendezvous`, of these ranks
 
 
 class KvTensor(Record, frozen=True):
@@ -157,6 +160,7 @@ class StepPlan(Message, frozen=True):
     A row computes the KV of `counts` tokens from its own `computed` on and advances it; token ids never travel for
     tokens that the worker sampled itself. `samples` is 1 where the row reaches the end of its tokens and draws.
     `drafts` of the `counts` tokens of a row are drafts that the worker proposes and verifies by itself.
+    A plan without rows is made where experts are spread over ranks: others need this rank's in that step.
     """
 
     step: int
@@ -168,6 +172,7 @@ class StepPlan(Message, frozen=True):
     samples: bytes  # u8
     drafts: bytes = b""  # u8; empty: none
     deferred: bool = False  # sample: deferred. The next message is the SamplePlan of this step; else sample: now
+    unfinished: bool | None = None  # not None: all expert ranks tell each other in this step whether they have work
 
 
 class SamplePlan(Message, frozen=True):
@@ -212,6 +217,7 @@ class StepResult(Message, frozen=True):
     logprobs: tuple[RowLogprobs, ...] = ()  # of the tokens of rows that asked for them
     prompt_logprobs: tuple[RowLogprobs, ...] = ()  # of the prompt tokens that follow those a row computed
     pooled: tuple[RowPooled, ...] = ()  # of rows that pool
+    unfinished: bool | None = None  # whether any expert rank has work, where the plan asked
 
 
 class Heartbeat(Message, frozen=True):
@@ -228,7 +234,7 @@ class Fault(Message, frozen=True):
 
     rank: int
     step: int  # 0 outside a step
-    kind: str  # "model" (cannot load: final), "step", "protocol"
+    kind: str  # "model" (cannot load: final), "step", "protocol", "peer" (a rank of another core is gone)
     message: str
     traceback: str
 

@@ -6,7 +6,7 @@ import logging
 import traceback
 from typing import TYPE_CHECKING
 
-from octavo.errors import ConfigError, ModelError, OctavoError, ProtocolError
+from octavo.errors import ConfigError, ModelError, OctavoError, PeerError, ProtocolError
 from octavo.wire.codec import Codec
 from octavo.wire.worker import (
     AllocateKv,
@@ -128,6 +128,8 @@ class DeviceLoop:
     def _report(self, error: Exception) -> None:
         if isinstance(error, ModelError | ConfigError) and not self._step:
             kind = "model"
+        elif isinstance(error, PeerError):
+            kind = "peer"
         else:
             kind = "protocol" if isinstance(error, ProtocolError) else "step"
         text = error.message if isinstance(error, OctavoError) else f"{type(error).__name__}: {error}"

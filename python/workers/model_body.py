@@ -18,7 +18,7 @@ from octavo.modelfiles import resolve
 from octavo.wire.frontend import Pooled
 from octavo.wire.worker import KvReady, Ready, RowLogprobs, RowPooled, StepResult
 from octavo.workers.control import ModelControls
-from octavo.workers.distributed import join
+from octavo.workers.distributed import join, join_experts
 from octavo.workers.memory import device_free_bytes
 from octavo.workers.profiling import profile
 from octavo.workers.resident import ResidentModel
@@ -29,6 +29,7 @@ from octavo.workers.weight_transfer.backend import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from octavo.layers.exchange import Exchange
     from octavo.wire.worker import AllocateKv, Init, ModelControl, ModelControlDone, SamplePlan, StepPlan
     from octavo.workers.body import WorkerBody
     from octavo.workers.runner import Drawn, Runner
@@ -51,10 +52,12 @@ class LaunchedStep:
         started: float,
         ended: Callable[[int], None],
         generation: Callable[[int], int],
+        unfinished: bool | None = None,
     ) -> None:
         self.step = step
         self._ended = ended
         self._slots, self._generations = drawn.slots, drawn.generations
+        self._unfinished = unfinished
         self._tokens = Download(drawn.tokens)
         self._logprobs = [(packed.owners, Download(packed.values)) for packed in drawn.logprobs]
         # Now: the slot may have another owner when the result is there.
@@ -86,6 +89,7 @@ class LaunchedStep:
                 RowLogprobs(slot, generation, unpack(values.wait())) for slot, generation, values in self._prompt
             ),
             pooled=tuple(self._vectors()),
+            unfinished=self._unfinished,
         )
 
     def _vectors(self) -> Iterator[RowPooled]:
@@ -116,6 +120,8 @@ class ModelBody:
         self._init: Init | None = None
         self._resident: ResidentModel | None = None
         self._controls: ModelControls | None = None
+        self._exchange: Exchange | None = None
+        self._unfinished: bool | None = None  # of the last plan: whether any expert rank has work, where it asked
 
     def init(self, message: Init) -> Ready:
         try:
@@ -137,10 +143,13 @@ class ModelBody:
         files = resolve(message.model, message.load_format, overrides)
         kernels = select(message.device, message.dtype)
         dtype: torch.dtype = getattr(torch, message.dtype)
-        build = Build(kernels, join(message), dtype, message.device, message.max_model_len)
+        self._exchange = join_experts(message)
+        build = Build(kernels, join(message), dtype, message.device, message.max_model_len, exchange=self._exchange)
         show = message.rank == OUTPUT_RANK
         self._resident = ResidentModel(message, files, build, self._progress, show)
-        self._controls = ModelControls(self._resident, Place(message.rank, message.world_size), self._progress)
+        self._controls = ModelControls(
+            self._resident, Place(message.rank, message.world_size, message.device), self._progress
+        )
         self._init, model = message, self._resident.model
         assert model is not None
         loaded_ms = round((time.monotonic() - started) * 1000)
@@ -200,17 +209,26 @@ class ModelBody:
         runner = self._runner(plan.step)
         self._started = time.perf_counter()
         self._progress.step, self._progress.layer, self._progress.phase = plan.step, 0, "step"
+        self._unfinished = self._agreed(plan)
         drawn = runner.step(plan)
         return None if drawn is None else self._launched(plan.step, drawn)
 
     def sample(self, plan: SamplePlan) -> StepResult | LaunchedStep | None:
         return self._launched(plan.step, self._runner(plan.step).sample(plan))
 
+    def _agreed(self, plan: StepPlan) -> bool | None:
+        if plan.unfinished is None:
+            return None
+        if self._exchange is None:
+            raise ProtocolError(f"step {plan.step} asks ranks of other engine cores, and there are none")
+        return self._exchange.any(plan.unfinished)
+
     def _launched(self, step: int, drawn: Drawn) -> StepResult | LaunchedStep | None:
         if self._init is None or self._init.rank != OUTPUT_RANK:
             self._end(step)
             return None
-        launched = LaunchedStep(step, drawn, self._started, self._end, self._runner(step).generation)
+        generation, unfinished = self._runner(step).generation, self._unfinished
+        launched = LaunchedStep(step, drawn, self._started, self._end, generation, unfinished)
         return launched.wait() if launched.immediate else launched
 
     def progress(self) -> tuple[str, int, int]:

@@ -184,6 +184,8 @@ class Runner:
         self._apply(plan)
         rows = self._rows(plan)
         if not len(rows.slots):
+            for _, layer in self._model.walk():
+                layer.idle()
             return self._none()
         drawn = None if plan.deferred else self._replay(rows)
         if drawn is not None:

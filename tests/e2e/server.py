@@ -44,6 +44,7 @@ class Server:
 
     process: subprocess.Popen[str]
     url: str = ""
+    grpc: str = ""  # host:port, where a test has read it
     log: list[str] = field(default_factory=list)
     _clients: list[OpenAI] = field(default_factory=list)
     _reader: threading.Thread | None = None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.rl_stream import PROMPT, HttpStream
 from tests.e2e.server import Server, running, wait_for
 from tests.e2e.trainer import Trainer, segment, weights_of
 from tests.teacher import Check, check_tokens
 from tests.tiny import make_llama
 
-PROMPT = [7, 8, 9, 10] * 8
 FLAGS = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
 
 
@@ -38,65 +35,6 @@ def trainer(server: Server, tiny: Path) -> Iterator[Trainer]:
     trainer.close()
 
 
-class Stream:
-    """A greedy completion that a thread reads."""
-
-    def __init__(self, server: Server, max_tokens: int, prompt: list[int] = PROMPT) -> None:
-        self.prompt, self.tokens, self.finish = prompt, [], ""
-        self._url, self._max_tokens = server.url, max_tokens
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        body = {
-            "model": "tiny",
-            "prompt": self.prompt,
-            "max_tokens": self._max_tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "return_token_ids": True,
-            "stream": True,
-        }
-        with httpx.stream("POST", f"{self._url}/v1/completions", json=body, timeout=60) as answer:
-            for line in answer.iter_lines():
-                if line.startswith("data: {"):
-                    choice = json.loads(line[6:])["choices"][0]
-                    self.tokens += choice.get("token_ids") or []
-                    self.finish = choice["finish_reason"] or self.finish
-
-    def reaches(self, count: int) -> None:
-        """Wait for so many tokens."""
-        wait_for(lambda: len(self.tokens) >= count, 60, f"{count} tokens, got {len(self.tokens)}")
-
-    def end(self) -> list[int]:
-        """Wait for the end and return the tokens."""
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        return self.tokens
-
-    def check(self, first: Path, then: Path, at_least: int) -> int:
-        """Check that some tokens, `at_least` so many, are the first model's and all others the second's."""
-        good, beyond = at_least, len(self.tokens) + 1
-        assert _holds(first, self.prompt, self.tokens[:good])
-        while beyond - good > 1:
-            middle = (good + beyond) // 2
-            good, beyond = (middle, beyond) if _holds(first, self.prompt, self.tokens[:middle]) else (good, middle)
-        for switch in range(at_least, good + 1):
-            if _holds(then, self.prompt + self.tokens[:switch], self.tokens[switch:]):
-                return switch
-        raise AssertionError(f"no switch between {at_least} and {good} of {len(self.tokens)} tokens")
-
-
-def _holds(model: Path, prompt: list[int], tokens: list[int]) -> bool:
-    if not tokens:
-        return True
-    try:
-        check_tokens(model, Check(prompt, tokens))
-    except AssertionError:
-        return False
-    return True
-
-
 def complete(server: Server, prompt: list[int] = PROMPT, max_tokens: int = 8) -> tuple[list[int], int]:
     """Return the tokens of a greedy completion and how many of the prompt were found in the cache."""
     body = {
@@ -110,36 +48,6 @@ def complete(server: Server, prompt: list[int] = PROMPT, max_tokens: int = 8) ->
     answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60).json()
     details = answer["usage"].get("prompt_tokens_details") or {}
     return answer["choices"][0]["token_ids"], details.get("cached_tokens") or 0
-
-
-def test_streams_go_on_under_other_weights(server: Server, trainer: Trainer, tiny: Path, other: Path) -> None:
-    """Paused in the middle, updated, resumed, again and again: no token is lost, each is its weights' choice.
-
-    OCTAVO_RL_CYCLES and OCTAVO_RL_STREAMS make more of it; every third pause waits for the streams instead.
-    """
-    models = [tiny, other]
-    cycles, streams = int(os.environ.get("OCTAVO_RL_CYCLES", "5")), int(os.environ.get("OCTAVO_RL_STREAMS", "2"))
-    for cycle in range(cycles):
-        first, then = models[cycle % 2], models[1 - cycle % 2]
-        open_streams = [Stream(server, 200, [40 + i, *PROMPT]) for i in range(streams)]
-        for stream in open_streams:
-            stream.reaches(3)
-        waits = cycle % 3 == 2
-        trainer.post("/pause", mode="wait" if waits else "keep")
-        assert trainer.get("/is_paused") == {"is_paused": True}
-        shown = [len(stream.tokens) for stream in open_streams]
-        trainer.post("/init_weight_transfer_engine", {"init_info": {"backend": "shm"}})
-        trainer.post("/start_weight_update")
-        with segment(weights_of(then)) as info:
-            trainer.post("/update_weights", {"update_info": info})
-        done = trainer.post("/finish_weight_update", {"weight_version": f"cycle-{cycle}"})
-        assert done["weight_version"] == f"cycle-{cycle}"
-        trainer.post("/resume")
-        for stream, count in zip(open_streams, shown, strict=True):
-            assert (len(stream.end()), stream.finish) == (200, "length")
-            switch = stream.check(first, then, count)
-            assert switch == 200 if waits else switch < 200
-    assert trainer.get("/weight_info") == {"weight_version": f"cycle-{cycles - 1}"}
 
 
 def test_rl01_no_stale_hit_after_an_update(server: Server, trainer: Trainer, tiny: Path) -> None:
@@ -156,7 +64,7 @@ def test_rl01_no_stale_hit_after_an_update(server: Server, trainer: Trainer, tin
 
 
 def test_rl04_a_new_version_aborts_nobody(server: Server, trainer: Trainer) -> None:
-    streams = [Stream(server, 200, [20 + i, 21, 22]) for i in range(16)]
+    streams = [HttpStream(server, 200, [20 + i, 21, 22]) for i in range(16)]
     for stream in streams:
         stream.reaches(2)
     trainer.post("/pause", mode="keep")
@@ -168,19 +76,19 @@ def test_rl04_a_new_version_aborts_nobody(server: Server, trainer: Trainer) -> N
 
 
 def test_a_pause_aborts_or_waits_and_new_requests_wait(server: Server, trainer: Trainer) -> None:
-    long = Stream(server, 400)
+    long = HttpStream(server, 400)
     long.reaches(2)
     trainer.post("/pause")
     long.end()
     assert long.finish == "abort" and 2 <= len(long.tokens) < 400
     assert server.get("/ready").status_code == 503 and server.get("/health").status_code == 200
-    late = Stream(server, 4)
+    late = HttpStream(server, 4)
     trainer.get("/server_info")
     assert not late.tokens
     trainer.post("/resume")
     assert len(late.end()) == 4
     wait_for(server.ready, 10, "ready")
-    long = Stream(server, 200)
+    long = HttpStream(server, 200)
     long.reaches(1)
     trainer.post("/pause", mode="wait")
     assert (len(long.end()), long.finish) == (200, "length")
@@ -188,7 +96,7 @@ def test_a_pause_aborts_or_waits_and_new_requests_wait(server: Server, trainer: 
 
 
 def test_requests_can_be_aborted(server: Server, trainer: Trainer) -> None:
-    stream = Stream(server, 400)
+    stream = HttpStream(server, 400)
     stream.reaches(1)
     assert trainer.post("/abort_requests", {"request_ids": ["cmpl-nobody"]}) == {"status": "aborted", "aborted": 0}
     assert trainer.post("/abort_requests")["aborted"] == 1
@@ -199,13 +107,13 @@ def test_requests_can_be_aborted(server: Server, trainer: Trainer) -> None:
 @pytest.mark.parametrize("level", ["1", "2"])
 def test_rl03_sleep_and_wake_give_the_same_outputs(server: Server, trainer: Trainer, level: str) -> None:
     before, _ = complete(server)
-    stream = Stream(server, 100)
+    stream = HttpStream(server, 100)
     stream.reaches(1)
     trainer.post("/sleep", level=level, mode="keep")
     trainer.post("/sleep", level=level, mode="keep")
     trainer.post("/wake_up", tags="weights")
     assert trainer.get("/is_sleeping") == {"is_sleeping": True}
-    late = Stream(server, 4)
+    late = HttpStream(server, 4)
     assert trainer.get("/server_info")["engine"]["state"] == "sleeping" and not late.tokens
     trainer.post("/wake_up", tags="kv_cache")
     assert trainer.get("/is_sleeping") == {"is_sleeping": False}

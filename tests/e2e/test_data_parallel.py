@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
 
+from octavo.client import generate_request
+from octavo.v1 import inference_pb2_grpc
 from tests.e2e.server import Server, running, wait_for
 from tests.e2e.test_crashes import ask_under_fire, blocks_are_back, check_all
 
@@ -19,7 +22,9 @@ FLAGS = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory
 @pytest.fixture(scope="module")
 def ranks(tiny: Path) -> Iterator[Server]:
     """A server of four engine cores."""
-    with running(tiny, *FLAGS, "--data-parallel-size", str(RANKS)) as server:
+    with running(tiny, *FLAGS, "--data-parallel-size", str(RANKS), "--grpc-port", "0") as server:
+        assert server.process.stdout is not None
+        server.grpc = server.process.stdout.readline().rpartition("//")[2].strip()
         yield server
 
 
@@ -61,6 +66,28 @@ def test_a_rank_is_named_by_header_or_field_and_an_unknown_one_refused(ranks: Se
         assert answer.status_code == 400
         assert answer.json()["error"]["param"] == field, answer.text
     assert "there are 0 to 3" in complete(ranks, prompt, "4").json()["error"]["message"]
+
+
+def test_a_rank_is_named_by_metadata_or_field_of_grpc(ranks: Server) -> None:
+    prompt = "one more prompt that is longer than one block of tokens, for grpc"
+    with grpc.insecure_channel(ranks.grpc) as channel:
+        stub = inference_pb2_grpc.InferenceServiceStub(channel)
+
+        def cached(rank: int | None, metadata: str | None = None) -> int:
+            """Ask for one token, and return how many of the prompt were found."""
+            asked = generate_request(prompt, max_tokens=1, temperature=0, data_parallel_rank=rank)
+            named = [] if metadata is None else [("x-data-parallel-rank", metadata)]
+            return int(stub.Generate(asked, metadata=named, timeout=30).usage.cached_tokens)
+
+        assert cached(None, "1") == 0
+        assert cached(1) > 0, "its cache is there and nowhere else"
+        assert cached(1, "3") == 0, "the metadata goes before the field"
+        assert cached(3) > 0
+        for rank, metadata, field in ((4, None, "data_parallel_rank"), (None, "two", "x-data-parallel-rank")):
+            with pytest.raises(grpc.RpcError) as caught:
+                cached(rank, metadata)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert field in caught.value.details()
 
 
 def test_operations_reach_all(ranks: Server) -> None:

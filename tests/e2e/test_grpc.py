@@ -225,6 +225,33 @@ def test_many_streams_over_one_channel(world: GrpcWorld, http: httpx.Client) -> 
     idle(http)
 
 
+def test_gr01_a_killed_engine_is_no_error(world: GrpcWorld, client: Client, http: httpx.Client, tiny: Path) -> None:
+    """Client errors in a row stand in nobody's way; SIGKILL with calls in flight: they wait and finish."""
+    for _ in range(5):
+        for ask in (lambda: client.generate("x", n=0), lambda: client.generate(PROMPT, temperature=-1.0)):
+            with pytest.raises(CallError) as caught:
+                ask()
+            assert caught.value.status is grpc.StatusCode.INVALID_ARGUMENT
+    body = {"model": "tiny", "prompt": PROMPT, "max_tokens": 5, "temperature": 0}
+    assert http.post("/v1/completions", json=body).status_code == 200
+    options: dict[str, Any] = {"max_tokens": 200, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+    answers: list[int] = []
+    streamed: list[int] = []
+    whole = threading.Thread(target=lambda: answers.extend(client.generate(PROMPT, **options).outputs[0].token_ids))
+    whole.start()
+    killed = 0
+    for message in client.stream(PROMPT, **options):
+        streamed += message.output.token_ids
+        if streamed and not killed:
+            killed = world.server.kill("engine")
+    whole.join(60)
+    assert len(streamed) == len(answers) == 200 and world.server.pid("engine") != killed
+    for tokens in (streamed, answers):
+        check_tokens(tiny, Check(PROMPT, tokens))
+    wait_for(lambda: health(world) == 1, 30, "serving")
+    idle(http)
+
+
 def test_roles_are_those_of_http(world: GrpcWorld) -> None:
     def status(act: Callable[[], Any]) -> grpc.StatusCode:
         try:

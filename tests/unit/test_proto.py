@@ -48,6 +48,13 @@ def test_protos_break_nobody_who_uses_those_of_the_main_branch() -> None:
     buf("breaking", "--against", f".git#ref={refs[0]}")
 
 
+def test_protos_build_into_what_would_be_published(tmp_path: Path) -> None:
+    built = tmp_path / "octavo.binpb"
+    buf("build", "-o", str(built))
+    files = {file.name for file in FileDescriptorSet.FromString(built.read_bytes()).file}
+    assert {"octavo/v1/control.proto", "octavo/v1/inference.proto"} <= files
+
+
 def _has_protos(ref: str) -> bool:
     command = ["git", "rev-parse", "--verify", "-q", f"{ref}:proto/octavo"]
     return subprocess.run(command, cwd=make_proto.ROOT, capture_output=True, check=False).returncode == 0

@@ -54,7 +54,7 @@ class Host(Protocol):
     """The engine as operations see it. No method waits."""
 
     def quiet(self) -> bool:
-        """Whether no plan is in flight."""
+        """Whether no plan is in flight, and none will be for the sake of other ranks."""
         ...
 
     def drained(self) -> bool:

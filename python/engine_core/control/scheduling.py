@@ -36,6 +36,7 @@ def pause(context: Context, args: Args) -> Steps:
     state = context.state
     with _draining(context, mode) as until:
         yield until
+        yield _stopped(context)
         if clear:
             context.host.reset_prefix_cache(running=False)
         if not state.paused:
@@ -68,6 +69,7 @@ def sleep(context: Context, args: Args) -> Steps:
     tags = frozenset({SCHEDULING}) if level == 0 else TAGS
     with _draining(context, mode) as until:
         yield until
+        yield _stopped(context)
         level = max(level, state.journal.asleep.level if state.asleep else 0)
         if tags - {SCHEDULING}:
             host.kv_lost()
@@ -114,6 +116,12 @@ def sleep_again(context: Context, args: Args) -> Steps:
 
 def _sleep_args(tags: frozenset[str], level: int) -> Args:
     return {"tags": ",".join(sorted(tags & {WEIGHTS, KV_CACHE})), "level": str(level)}
+
+
+def _stopped(context: Context) -> Until:
+    """Schedule nothing any more, and return what to wait for: other ranks may need this one for some steps yet."""
+    context.state.draining = "keep"
+    return Until(context.host.quiet)
 
 
 @contextlib.contextmanager

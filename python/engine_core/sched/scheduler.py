@@ -195,6 +195,10 @@ class Scheduler:
             top_up(state, draft)
         return self._seal(draft) if len(draft) else None
 
+    def idle_plan(self) -> StepPlan | None:
+        """Return a plan without rows, in flight from then on; None while any other is in flight."""
+        return None if self._state.in_flight else self._seal(StepDraft(0))
+
     def sample_plan(self, grammars: Grammars) -> SamplePlan | None:
         """Return the masks that the last plan waits for, if they can be known now. Send them before any other plan."""
         return sample_plan(self._state, grammars)
@@ -259,10 +263,14 @@ class Scheduler:
         """Release the blocks that waited for this step, after all of its rows are complete."""
         self.cache.step_ended(step)
 
-    def crashed(self) -> None:
-        """Put everything back to waiting: the workers are gone, with all KV and all slots."""
+    def crashed(self, *, innocent: bool = False) -> None:
+        """Put everything back to waiting: the workers are gone, with all KV and all slots.
+
+        `innocent`: nothing that ran here can be the cause.
+        """
         state = self._state
-        note_crash(state)
+        if not innocent:
+            note_crash(state)
         state.in_flight.clear()
         state.unmasked = None
         for request in state.running.snapshot():
@@ -307,7 +315,8 @@ class Scheduler:
         flight = InFlight(state.step, steady, rows, slots.tobytes(), generations.tobytes())
         state.in_flight.append(flight)
         state.unmasked = flight if deferred(rows) else None
-        _count(state, steady, rows)
+        if drawing or rows:
+            _count(state, steady, rows)
         drafts = bytes([row.drafts for row in rows]) if any(row.drafts for row in rows) else b""
         return StepPlan(
             step=state.step,

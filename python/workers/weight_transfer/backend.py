@@ -22,6 +22,8 @@ __all__ = ["BACKENDS", "GROUP", "Place", "WeightBackend", "connect"]
 BACKENDS: Mapping[str, str] = {
     "shm": "octavo.workers.weight_transfer.shm:SharedMemoryBackend",
     "gloo": "octavo.workers.weight_transfer.gloo:GlooBackend",
+    "ipc": "octavo.workers.weight_transfer.cuda_ipc:CudaIpcBackend",
+    "nccl": "octavo.workers.weight_transfer.nccl:NcclBackend",
 }
 #: Group of entry points whose names join the list; an entry loads to such a class.
 GROUP = "octavo.weight_transfer"
@@ -34,13 +36,16 @@ class Place:
 
     rank: int
     world_size: int
+    device: str = "cpu"
 
 
 class WeightBackend(Protocol):
     """A connection to a trainer. The constructor makes it, and raises ControlError if it cannot."""
 
     def receive(self, info: Mapping[str, Any], tensors: Sequence[TensorDescription]) -> Iterator[Tensor]:
-        """Return what yields the tensors, whole and on the CPU, in order, each valid until the next is asked for.
+        """Return what yields the tensors, whole, in order, each valid until the answer to the trainer.
+
+        They are on the CPU or on the worker's device.
 
         The call itself raises ControlError with code "invalid" for an `info` that it cannot work with; what the
         iterator raises ends the weight update.

@@ -125,7 +125,7 @@ pub(crate) fn fields(request: GenerateRequest, rank: Option<u32>) -> Result<Body
         Some(request.priority).filter(|priority| *priority != 0),
     );
     fields.text("session_id", request.session_id);
-    fields.put("data_parallel_rank", rank);
+    fields.put("data_parallel_rank", rank.or(request.data_parallel_rank));
     Ok(Body::from(fields.0))
 }
 
