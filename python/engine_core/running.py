@@ -57,13 +57,7 @@ async def run_core(
         waves=waves,
     )
     group = WorkerGroup(
-        config,
-        context,
-        journal,
-        engine.layout,
-        engine.group_event,
-        on_trial=engine.on_trial,
-        body=body,
+        config, context, journal, engine.layout, engine.group_event, on_trial=engine.on_trial, body=body
     )
     engine.attach(group)
     if waves is not None:

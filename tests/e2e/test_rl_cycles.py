@@ -171,8 +171,8 @@ def test_a_sleep_gives_memory_back_and_wakes_to_the_same(world: tuple[Server, st
         return memory(server)["worker-0"]
 
     before = answers()
-    awake = used()
     for level, least in (("1", 30 * MB), ("2", 30 * MB + WEIGHTS)):
+        awake = used()
         trainer.post("/sleep", level=level)
         freed = awake - used()
         print(f"level {level}: {freed / MB:.1f} MB of {awake / MB:.1f} are free")
@@ -180,5 +180,5 @@ def test_a_sleep_gives_memory_back_and_wakes_to_the_same(world: tuple[Server, st
         trainer.post("/wake_up")
         trainer.post("/resume")
         assert answers() == before
-        assert abs(used() - awake) < 3 * MB
+        assert used() - awake < 30 * MB, "less than the cache, which would be there twice"
     trainer.close()
