@@ -7,10 +7,11 @@ use crate::body::Body;
 use crate::chat::stream;
 use crate::error::ApiError;
 use crate::field;
-use crate::logprobs::ChatLogprobs;
+use crate::logprobs::{ChatLogprobs, PromptLogprobs};
 use crate::response::{FinishReason, StopReason, Usage};
 use crate::sampling::{SamplingFields, token_id};
 use crate::scheduling::SchedulingFields;
+use crate::structured::StructuredFields;
 use crate::unsupported::{self, Route};
 
 /// Longest id that a client may give a request, in bytes.
@@ -25,6 +26,8 @@ pub struct GenerateRequest {
     pub token_ids: Vec<i32>,
     /// How to sample.
     pub sampling: SamplingFields,
+    /// What the output must be.
+    pub structured: StructuredFields,
     /// Whether to answer as a stream of events.
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
@@ -44,10 +47,12 @@ impl GenerateRequest {
         let token_ids = token_ids(&mut fields, "token_ids")?;
         let sampling = field::object(&mut fields, "sampling_params")?.unwrap_or_default();
         let (stream, include_usage) = stream(&mut fields)?;
+        let (sampling, structured) = sampling_params(sampling, stream)?;
         Ok(Self {
             request_id: request_id(&mut fields)?,
             token_ids,
-            sampling: sampling_params(sampling)?,
+            sampling,
+            structured,
             stream,
             include_usage,
             scheduling: SchedulingFields::take(&mut fields)?,
@@ -56,40 +61,19 @@ impl GenerateRequest {
 }
 
 /// Reads `sampling_params`, whose fields are those of a completion.
-fn sampling_params(mut fields: Map<String, Value>) -> Result<SamplingFields, ApiError> {
+fn sampling_params(
+    mut fields: Map<String, Value>,
+    stream: bool,
+) -> Result<(SamplingFields, StructuredFields), ApiError> {
     unsupported::refuse(Route::Completion, &fields)
-        .and_then(|()| refuse_form(&fields))
-        .and_then(|()| refuse_several(&fields))
-        .and_then(|()| SamplingFields::take(&mut fields, &["max_tokens"]))
+        .and_then(|()| StructuredFields::take(&mut fields))
+        .and_then(|structured| {
+            let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
+            sampling.extras.take_completion_logprobs(&mut fields)?;
+            sampling.extras.check_stream(stream)?;
+            Ok((sampling, structured))
+        })
         .map_err(|error| error.within("sampling_params"))
-}
-
-/// Refuses what an answer of one output without log probabilities has no place for.
-fn refuse_several(fields: &Map<String, Value>) -> Result<(), ApiError> {
-    for name in ["n", "logprobs", "prompt_logprobs", "logprob_token_ids"] {
-        let value = fields.get(name).filter(|value| !value.is_null());
-        if value.is_some_and(|value| name != "n" || *value != 1) {
-            let message = format!("'{name}' is not supported on this route yet. Leave it out.");
-            return Err(ApiError::unsupported(name, message));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses what asks for an output of a certain form: bodies of this route carry no grammar.
-pub(crate) fn refuse_form(fields: &Map<String, Value>) -> Result<(), ApiError> {
-    let asks =
-        |value: &&Value| !value.is_null() && value.get("type").is_none_or(|kind| kind != "text");
-    for name in ["response_format", "structured_outputs"] {
-        if let Some(value) = fields.get(name).filter(asks) {
-            let message = format!(
-                "'{name}' is not supported on this route; got {}. Leave it out.",
-                field::shown(value)
-            );
-            return Err(ApiError::unsupported(name, message));
-        }
-    }
-    Ok(())
 }
 
 /// Takes a list of at least one token id.
@@ -136,11 +120,14 @@ pub struct GenerateResponse {
     pub model: String,
     /// Unix seconds.
     pub created: u64,
-    /// One.
+    /// One for each output, in order; in events those that gained something.
     pub choices: Vec<GenerateChoice>,
     /// Tokens counted; null in events before the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Of the prompt, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
 /// One output, or what it gained.
@@ -150,7 +137,7 @@ pub struct GenerateChoice {
     pub index: u32,
     /// Token ids, the one that ended the output included.
     pub token_ids: Vec<i32>,
-    /// Null.
+    /// Null unless they were asked for.
     pub logprobs: Option<ChatLogprobs>,
     /// Null in a stream until the last.
     pub finish_reason: Option<FinishReason>,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::field;
-use crate::generate::{refuse_form, request_id};
+use crate::generate::request_id;
 
 /// What the caller wants of a rendered prompt, and what goes on to the engine untouched.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,7 +34,6 @@ impl RenderFields {
     /// 400 that names the field.
     pub fn take(body: &mut Body) -> Result<Self, ApiError> {
         let fields = &mut body.fields;
-        refuse_form(fields)?;
         let flag = |fields: &mut Map<String, Value>, name: &str| {
             Ok::<_, ApiError>(field::boolean(fields, name)?.unwrap_or(false))
         };

@@ -1,6 +1,6 @@
 //! The fields of a request that say what its output must be.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::field::{self, wrong};
@@ -53,6 +53,37 @@ const KNOWN: [&str; 10] = [
 const CONSTRAINTS: usize = 6;
 
 impl StructuredFields {
+    /// What `structured_outputs` would have to hold to say the same; `None` where any text will do.
+    pub fn outputs(&self) -> Option<Map<String, Value>> {
+        let (name, value) = match self.structure.as_ref()? {
+            Structure::JsonSchema(schema) => ("json", schema.clone()),
+            Structure::JsonObject => ("json_object", json!(true)),
+            Structure::Regex(pattern) => ("regex", json!(pattern)),
+            Structure::Choice(choices) => ("choice", json!(choices)),
+            Structure::Grammar(text) => ("grammar", json!(text)),
+            Structure::StructuralTag(tag) => ("structural_tag", tag.clone()),
+        };
+        let options = [
+            ("disable_any_whitespace", self.compact.then(|| json!(true))),
+            (
+                "whitespace_pattern",
+                self.whitespace.as_ref().map(|pattern| json!(pattern)),
+            ),
+            (
+                "disable_additional_properties",
+                self.closed.then(|| json!(true)),
+            ),
+        ];
+        let options = options
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        Some(
+            std::iter::once((name.to_owned(), value))
+                .chain(options)
+                .collect(),
+        )
+    }
+
     /// Takes the fields out of a body.
     pub(crate) fn take(fields: &mut Map<String, Value>) -> Result<Self, ApiError> {
         let format = response_format(fields)?;

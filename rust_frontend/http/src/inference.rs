@@ -10,13 +10,12 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use octavo_api::{
-    ApiError, Body as JsonObject, GenerateChoice, GenerateRequest, GenerateResponse,
-    SchedulingFields, Usage, served_name,
+    ApiError, Body as JsonObject, GenerateChoice, GenerateRequest, GenerateResponse, Usage,
+    served_name,
 };
 use octavo_edge::{
     JsonBody, Refusal, RequestId, contain, defect, error_json, stopping, unix_seconds,
 };
-use octavo_render::Prepared;
 use octavo_telemetry::Caller;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -24,7 +23,9 @@ use tokio::time::timeout;
 use crate::app::{App, AppState};
 use crate::envelope::Identity;
 use crate::generate::{Order, limits, scheduling, submit};
-use crate::output::{Output, Piece};
+use crate::logprobs::Shown;
+use crate::output::Piece;
+use crate::outputs::Outputs;
 use crate::pinned::Pinned;
 use crate::route::Route;
 use crate::sse::{respond, silence};
@@ -35,8 +36,7 @@ struct Ready {
     model: String,
     stream: bool,
     include_usage: bool,
-    prepared: Prepared,
-    scheduling: SchedulingFields,
+    order: Order,
 }
 
 pub(crate) async fn generate(
@@ -56,9 +56,10 @@ pub(crate) async fn generate(
         .compute
         .run(length, move || prepare(&worker.app, &body))
         .await?;
-    pinned.apply(&mut ready.scheduling)?;
+    pinned.apply(&mut ready.order.scheduling)?;
     let identity = Identity {
-        route: Route::Completion,
+        // Log probabilities have the form of a chat's.
+        route: Route::Chat,
         id: ready
             .request_id
             .unwrap_or_else(|| id.with_prefix("generate")),
@@ -66,26 +67,12 @@ pub(crate) async fn generate(
         model: ready.model,
         parent: id.parent(),
     };
-    let order = Order {
-        caller: Caller {
-            request_type: "generate",
-            stream: ready.stream,
-        },
-        scheduling: ready.scheduling,
-        return_token_ids: true,
-        prompt_logprobs: false,
-        only_prompt: false,
-        beam: None,
-        prepared: vec![ready.prepared],
-    };
-    let output = submit(&state.app, &identity, order, arrival)?
-        .pop()
-        .ok_or_else(defect)?;
+    let outputs = Outputs::new(submit(&state.app, &identity, ready.order, arrival)?);
     if ready.stream {
         let keep_alive = state.app.settings.keep_alive;
-        return Ok(stream(output, identity, ready.include_usage, keep_alive).await);
+        return Ok(stream(outputs, identity, ready.include_usage, keep_alive).await);
     }
-    Ok(whole(output, identity).await?)
+    Ok(whole(outputs, identity).await?)
 }
 
 fn prepare(app: &App, body: &JsonBody) -> Result<Ready, ApiError> {
@@ -97,31 +84,60 @@ fn prepare(app: &App, body: &JsonBody) -> Result<Ready, ApiError> {
         model,
         stream: request.stream,
         include_usage: request.include_usage,
-        scheduling: scheduling(app, std::mem::take(&mut request.scheduling))?,
-        prepared: app.renderer.generate(request, limits(app)?)?,
+        order: Order {
+            caller: Caller {
+                request_type: "generate",
+                stream: request.stream,
+            },
+            scheduling: scheduling(app, std::mem::take(&mut request.scheduling))?,
+            return_token_ids: true,
+            prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
+            only_prompt: false,
+            beam: None,
+            prepared: vec![app.renderer.generate(request, limits(app)?)?],
+        },
     })
 }
 
-/// Waits for the end and answers with all ids.
-async fn whole(mut output: Output, identity: Identity) -> Result<Response, ApiError> {
-    let mut tokens = Vec::new();
-    let end = loop {
-        let piece = output.next().await?;
-        tokens.extend(piece.tokens);
-        if let Some(end) = piece.end {
-            break end;
-        }
-    };
-    // Where a stop string ended the output, the engine still runs the request.
-    drop(output);
-    let choice = GenerateChoice {
-        index: 0,
-        token_ids: tokens,
+/// Waits for the next piece of any output, and says which. Cancel safe.
+async fn next(outputs: &mut Outputs) -> Result<(u32, Piece), ApiError> {
+    let mut piece = Piece::default();
+    let index = outputs.next(&mut piece).await?;
+    Ok((index, piece))
+}
+
+/// Waits for the end of all outputs and answers with their ids.
+async fn whole(mut outputs: Outputs, identity: Identity) -> Result<Response, ApiError> {
+    let empty = |index| GenerateChoice {
+        index,
+        token_ids: Vec::new(),
         logprobs: None,
-        finish_reason: Some(end.reason),
-        stop_reason: end.stop,
+        finish_reason: None,
+        stop_reason: None,
     };
-    Ok(Json(response(&identity, vec![choice], Some(end.usage))).into_response())
+    let count = u32::try_from(outputs.open()).unwrap_or(u32::MAX);
+    let mut choices: Vec<GenerateChoice> = (0..count).map(empty).collect();
+    let mut prompt_logprobs = None;
+    while outputs.open() > 0 {
+        let (index, piece) = next(&mut outputs).await?;
+        let Some(choice) = choices.get_mut(index as usize) else {
+            continue;
+        };
+        choice.token_ids.extend(piece.tokens);
+        prompt_logprobs = prompt_logprobs.or(piece.prompt_logprobs);
+        if let Some(Shown::Chat(more)) = piece.logprobs {
+            let all = choice.logprobs.get_or_insert_default();
+            all.content.extend(more.content);
+        }
+        if let Some(end) = piece.end {
+            choice.finish_reason = Some(end.reason);
+            choice.stop_reason = end.stop;
+        }
+    }
+    let usage = outputs.usage();
+    let mut answer = response(&identity, choices, Some(usage));
+    answer.prompt_logprobs = prompt_logprobs;
+    Ok(Json(answer).into_response())
 }
 
 fn response(
@@ -135,13 +151,14 @@ fn response(
         created: identity.created,
         choices,
         usage,
+        prompt_logprobs: None,
     }
 }
 
 /// Answers with a stream of events. The head waits for the first ids, so that what the engine refuses has a status of
 /// its own; but no longer than `keep_alive`.
 async fn stream(
-    mut output: Output,
+    mut outputs: Outputs,
     identity: Identity,
     include_usage: bool,
     keep_alive: Duration,
@@ -150,17 +167,14 @@ async fn stream(
         identity,
         include_usage,
         buffer: Vec::new(),
-        output: None,
+        outputs: None,
     };
-    match timeout(keep_alive, output.next()).await {
-        Ok(Ok(piece)) => {
-            let ended = events.piece(piece);
-            events.output = (!ended).then_some(output);
-        }
+    match timeout(keep_alive, next(&mut outputs)).await {
+        Ok(Ok((index, piece))) => events.piece(outputs, index, piece),
         Ok(Err(error)) => return Refusal(error).into_response(),
         Err(_) => {
-            events.comment(silence(output.paused()));
-            events.output = Some(output);
+            events.comment(silence(outputs.paused()));
+            events.outputs = Some(outputs);
         }
     }
     let body = futures::stream::unfold(events, move |mut events| async move {
@@ -176,14 +190,14 @@ struct Events {
     include_usage: bool,
     buffer: Vec<u8>,
     /// `None` when the last event is written.
-    output: Option<Output>,
+    outputs: Option<Outputs>,
 }
 
 impl Events {
     /// Returns what is to be written next; `None` when all is.
     async fn next(&mut self, keep_alive: Duration) -> Option<Bytes> {
         while self.buffer.is_empty() {
-            self.output.as_ref()?;
+            self.outputs.as_ref()?;
             let id = self.identity.id.clone();
             if contain(&id, self.advance(keep_alive)).await.is_none() {
                 self.buffer.clear();
@@ -194,52 +208,53 @@ impl Events {
     }
 
     async fn advance(&mut self, keep_alive: Duration) {
-        let Some(mut output) = self.output.take() else {
+        let Some(mut outputs) = self.outputs.take() else {
             return;
         };
-        match timeout(keep_alive, output.next()).await {
-            Ok(Ok(piece)) => {
-                let ended = self.piece(piece);
-                self.output = (!ended).then_some(output);
-            }
+        match timeout(keep_alive, next(&mut outputs)).await {
+            Ok(Ok((index, piece))) => self.piece(outputs, index, piece),
             Ok(Err(error)) => self.fail(&error),
             Err(_) => {
-                self.comment(silence(output.paused()));
-                self.output = Some(output);
+                self.comment(silence(outputs.paused()));
+                self.outputs = Some(outputs);
             }
         }
     }
 
-    /// Writes what a step brought; returns whether it was the last.
-    fn piece(&mut self, piece: Piece) -> bool {
-        let (reason, stop, usage) = match piece.end {
-            None => (None, None, None),
-            Some(end) => (Some(end.reason), end.stop, Some(end.usage)),
+    /// Writes what a step brought to an output; behind the last one of all the usage and the end.
+    fn piece(&mut self, outputs: Outputs, index: u32, piece: Piece) {
+        let (finish_reason, stop_reason) = match piece.end {
+            None => (None, None),
+            Some(end) => (Some(end.reason), end.stop),
         };
-        if !piece.tokens.is_empty() || reason.is_some() {
+        let logprobs = match piece.logprobs {
+            Some(Shown::Chat(logprobs)) => Some(logprobs),
+            _ => None,
+        };
+        if !piece.tokens.is_empty() || logprobs.is_some() || finish_reason.is_some() {
             let choice = GenerateChoice {
-                index: 0,
+                index,
                 token_ids: piece.tokens,
-                logprobs: None,
-                finish_reason: reason,
-                stop_reason: stop,
+                logprobs,
+                finish_reason,
+                stop_reason,
             };
             let event = response(&self.identity, vec![choice], None);
             self.event(&event);
         }
-        let Some(usage) = usage else {
-            return false;
-        };
+        if outputs.open() > 0 {
+            self.outputs = Some(outputs);
+            return;
+        }
         if self.include_usage {
-            let event = response(&self.identity, Vec::new(), Some(usage));
+            let event = response(&self.identity, Vec::new(), Some(outputs.usage()));
             self.event(&event);
         }
         self.buffer.extend_from_slice(b"data: [DONE]\n\n");
-        true
     }
 
     fn fail(&mut self, error: &ApiError) {
-        self.output = None;
+        self.outputs = None;
         self.buffer.extend_from_slice(b"data: ");
         self.buffer.extend_from_slice(&error_json(error));
         self.buffer.extend_from_slice(b"\n\ndata: [DONE]\n\n");

@@ -166,8 +166,20 @@ fn what_is_wrong_is_named_and_an_error_in_a_stream_is_its_last_event() {
                 "sampling_params.temperature",
             ),
             (
-                json!({"token_ids": [1], "sampling_params": {"n": 2}}),
+                json!({"token_ids": [1], "sampling_params": {"n": 0}}),
                 "sampling_params.n",
+            ),
+            (
+                json!({"token_ids": [1], "sampling_params": {"structured_outputs": {"regex": "("}}}),
+                "sampling_params.structured_outputs.regex",
+            ),
+            (
+                json!({"token_ids": [1], "sampling_params": {"structured_outputs": {"jsn": {}}}}),
+                "sampling_params.structured_outputs.jsn",
+            ),
+            (
+                json!({"token_ids": [1], "stream": true, "sampling_params": {"prompt_logprobs": 1}}),
+                "sampling_params.prompt_logprobs",
             ),
             (json!({"token_ids": [1], "features": {}}), "features"),
             (
@@ -192,6 +204,53 @@ fn what_is_wrong_is_named_and_an_error_in_a_stream_is_its_last_event() {
         let events = events(&reply);
         assert_eq!(events.last().unwrap()["error"]["type"], "server_error");
         assert_eq!(ids(&events[..events.len() - 1]), tokens("ab"));
+    });
+}
+
+/// What the render routes write of an output's form is the form that the engine gets by the route itself.
+#[test]
+fn the_form_of_an_output_goes_through_the_rendered_body() {
+    within(async {
+        let server = Server::start().await;
+        let mut client = server.connect().await;
+        let schema =
+            json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+        for form in [
+            json!({"response_format": {"type": "json_object"}}),
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}),
+            json!({"structured_outputs": {"json": schema, "disable_any_whitespace": true}}),
+            json!({"structured_outputs": {"regex": "a|b"}}),
+            json!({"structured_outputs": {"choice": ["x", "::="]}}),
+            json!({"structured_outputs": {"grammar": "root ::= \"a\""}}),
+        ] {
+            let with = |mut body: Value| {
+                let fields = form.as_object().unwrap().clone();
+                body.as_object_mut().unwrap().extend(fields);
+                body
+            };
+            let chat = with(json!({"messages": [{"role": "user", "content": "hi"}]}));
+            for (route, body) in [
+                ("/v1/chat/completions", chat),
+                ("/v1/completions", with(json!({"prompt": "hi"}))),
+            ] {
+                client.post(route, &body).await;
+                let (_, direct) = tokio::join!(client.reply(), answer(&server, TEXT, 3));
+                let rendered = client
+                    .ask_json(&format!("{route}/render"), &body)
+                    .await
+                    .json();
+                let rendered = if rendered.is_array() {
+                    rendered[0].clone()
+                } else {
+                    rendered
+                };
+                client.post(GENERATE, &rendered).await;
+                let (reply, by_ids) = tokio::join!(client.reply(), answer(&server, TEXT, 3));
+                assert_eq!(reply.head.status, 200, "{rendered}");
+                assert!(direct.request.grammar.is_some(), "{body}");
+                assert_eq!(direct.request.grammar, by_ids.request.grammar, "{rendered}");
+            }
+        }
     });
 }
 

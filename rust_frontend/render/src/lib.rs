@@ -9,6 +9,7 @@ mod defaults;
 mod embeds;
 mod extras;
 mod feed;
+mod form;
 mod format;
 mod guide;
 mod limits;

@@ -69,7 +69,10 @@ impl Renderer {
         };
         let encoding = encoding.map_err(|error| unusable("messages", &error))?;
         check::prompt(&encoding.ids, limits, "messages")?;
-        let sampling = self.sampling_params(&request.sampling, limits, encoding.ids.len())?;
+        let mut sampling = self.sampling_params(&request.sampling, limits, encoding.ids.len())?;
+        if let Some(form) = self.chat_form(request, || prompt.parts().concat(), limits)? {
+            sampling.insert("structured_outputs".to_owned(), form);
+        }
         Ok(RenderedPrompt {
             assistant_mask: spans.map(|spans| encoding.mask(&spans)),
             token_ids: signed(encoding.ids),
@@ -148,7 +151,12 @@ impl Renderer {
             }
         };
         check::prompt(&encoding.ids, limits, "prompt")?;
-        let sampling = self.sampling_params(&request.sampling, limits, encoding.ids.len())?;
+        let mut sampling = self.sampling_params(&request.sampling, limits, encoding.ids.len())?;
+        // What cannot be enforced is refused here, not by the engine.
+        self.grammar(&request.structured, limits)?;
+        if let Some(form) = request.structured.outputs() {
+            sampling.insert("structured_outputs".to_owned(), form.into());
+        }
         Ok(RenderedPrompt {
             token_ids: signed(encoding.ids),
             offsets: wanted.offsets.then_some(encoding.offsets),
@@ -164,7 +172,10 @@ impl Renderer {
     /// 400: ids that are too many or outside the vocabulary.
     pub fn generate(&self, request: GenerateRequest, limits: Limits) -> Result<Prepared, ApiError> {
         let ids = request.token_ids.iter().map(|id| id.cast_unsigned());
-        self.prepare(ids.collect(), &request.sampling, limits, "token_ids")
+        let mut prepared = self.prepare(ids.collect(), &request.sampling, limits, "token_ids")?;
+        let grammar = self.grammar(&request.structured, limits);
+        prepared.grammar = grammar.map_err(|error| error.within("sampling_params"))?;
+        Ok(prepared)
     }
 
     /// Encodes, with offsets only where they are asked for: they cost time.

@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 use octavo_api::{
     ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
-    StructuredFields,
 };
 use octavo_grammar::{Detected, Format, FormatError, Registry};
 use octavo_template::{Clock, NativeFormat, Rendered, TemplateSet};
 use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
-use octavo_wire::frontend::{Grammar, Logprobs, SamplingParams};
+use octavo_wire::frontend::{Logprobs, SamplingParams};
 
 use crate::defaults::Defaults;
 use crate::extras::{Judge, prompt_values};
@@ -231,14 +230,7 @@ impl Renderer {
         let unbegun = || self.prompts.unbegun(request);
         prepared.output.parse = self.parsers.plan(request, &text, unbegun);
         let parse = prepared.output.parse.as_ref();
-        prepared.grammar = match self.parsers.tool().filter(|_| request.tools.wants_calls()) {
-            Some(format) => self
-                .guide
-                .calls(&request.tools, format, parse, &self.model(limits))?,
-            None => self
-                .guide
-                .structured(&request.structured, parse, &self.model(limits))?,
-        };
+        prepared.grammar = self.chat_grammar(request, parse, limits)?;
         Ok(prepared)
     }
 
@@ -321,15 +313,6 @@ impl Renderer {
         Ok(prepared)
     }
 
-    /// What an output that is not parsed must be.
-    pub(crate) fn grammar(
-        &self,
-        fields: &StructuredFields,
-        limits: Limits,
-    ) -> Result<Option<Grammar>, ApiError> {
-        self.guide.structured(fields, None, &self.model(limits))
-    }
-
     /// The text of ids, special tokens included.
     fn whole_text(&self, ids: &[u32]) -> String {
         let mut text = String::new();
@@ -339,7 +322,11 @@ impl Renderer {
         text
     }
 
-    fn model(&self, limits: Limits) -> Model<'_> {
+    pub(crate) fn guide(&self) -> &Guide {
+        &self.guide
+    }
+
+    pub(crate) fn model(&self, limits: Limits) -> Model<'_> {
         Model {
             tokenizer: &self.tokenizer,
             defaults: &self.defaults,

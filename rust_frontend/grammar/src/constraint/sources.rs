@@ -133,7 +133,8 @@ impl Constraint {
         Self::bounded(Kind::Lark, text)
     }
 
-    /// A grammar: EBNF (rules with `::=`, beginning at `root`) or Lark (beginning at `start`).
+    /// A grammar: EBNF (rules with `::=`, beginning at `root`) or Lark (beginning at `start`). What begins with `start: `
+    /// is Lark, whatever stands in its texts.
     ///
     /// # Errors
     /// An empty grammar, or EBNF that cannot be read.
@@ -141,7 +142,7 @@ impl Constraint {
         if text.trim().is_empty() {
             return Err(ConstraintError::whole("must not be empty"));
         }
-        let lark = if text.contains("::=") {
+        let lark = if text.contains("::=") && !text.starts_with("start: ") {
             ebnf::to_lark(text)?
         } else {
             text.to_owned()
