@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -24,19 +23,18 @@ from bench.compare.machine import describe
 from bench.render.conversations import Conversations
 from bench.render.cost import Cost, measure
 from bench.render.engines import Engines
+from bench.render.growing import SHARED, Family, Part, by_template, grow
+from bench.render.start import find, ready
 
 __all__ = ["main"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_SHARED = Path(os.environ.get("OCTAVO_SHARED", _ROOT.parent / "shared"))
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 _LENGTHS = (200, 8_000, 72_000)
 _CLIENTS = (1, 8)
-#: Parts of a growing conversation that are told apart.
-_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +52,11 @@ class Row:
     cpu_times: float  # CPU time of Transformers in the same round over this
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Turns of a growing conversation: milliseconds of CPU of one, on average."""
-
-    turns: int  # up to which
-    tokens: int  # of the conversation then
-    render_ms: float
-    encode_ms: float
-    transformers_ms: float  # of the last turn
-
-
 def _folder(model: Path | None, scratch: Path) -> Path:
     """Return the model's folder: the one given, or the shared vocabulary of Qwen2 with a ChatML template."""
     if model is not None:
         return model
-    source = _SHARED / "oracles" / "tokenizers" / "qwen2"
+    source = SHARED / "oracles" / "tokenizers" / "qwen2"
     if not source.is_dir():
         raise SystemExit(f"bench.render: {source} is absent: set OCTAVO_SHARED, or give a folder with --model")
     (scratch / "tokenizer.json").write_bytes(gzip.decompress((source / "tokenizer.json.gz").read_bytes()))
@@ -79,12 +66,18 @@ def _folder(model: Path | None, scratch: Path) -> Path:
 
 
 def _measure(work: Callable[[Any], list[int]], inputs: Sequence[Any], clients: int) -> tuple[float, float, int]:
-    """Return inputs a second, milliseconds of CPU of one, and the tokens that came out."""
+    """Return inputs a second, milliseconds of CPU of one, and the tokens that came out.
+
+    Each client is a thread with inputs of its own, so that handing them over costs nothing.
+    """
+
+    def client(number: int) -> int:
+        return sum(len(work(one)) for one in inputs[number::clients])
+
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(len, inputs[:clients]))  # threads are there
         began, cpu = time.perf_counter(), time.process_time()
-        outputs = map(work, inputs) if clients == 1 else pool.map(work, inputs)
-        tokens = sum(map(len, outputs))
+        tokens = sum(pool.map(client, range(clients)))
         passed, cpu = time.perf_counter() - began, time.process_time() - cpu
         return len(inputs) / passed, cpu * 1000 / len(inputs), tokens
 
@@ -131,29 +124,7 @@ def _row(what: str, tokens: int, clients: int, each: int, found: dict[str, list[
     )
 
 
-def _growing(engines: Engines, texts: Conversations, turns: int) -> list[Part]:
-    """Let a conversation of 180 tokens a turn grow turn by turn."""
-    messages: list[dict[str, str]] = []
-    parts: list[Part] = []
-    spent: list[tuple[float, float]] = []
-    for turn in texts.draw(turns * 180, "growing"):
-        messages.append(turn)
-        began = time.thread_time()
-        text = engines.text(messages)
-        rendered = time.thread_time()
-        ids = engines.encode(text)
-        spent.append((rendered - began, time.thread_time() - rendered))
-        if len(messages) % (turns // _PARTS) == 0:
-            began = time.thread_time()
-            engines.transformers(messages)
-            whole = (time.thread_time() - began) * 1000
-            render, encode = (1000 * statistics.fmean(times) for times in zip(*spent, strict=True))
-            parts.append(Part(len(messages), len(ids), render, encode, whole))
-            spent.clear()
-    return parts
-
-
-def _table(rows: Sequence[Row], growing: Sequence[Part], cost: Cost | None) -> str:
+def _table(rows: Sequence[Row], growing: Sequence[Part], families: Sequence[Family], cost: Cost | None) -> str:
     """Return the figures as Markdown."""
     lines = ["| tokens | clients | what | a second | spread | times | CPU, ms | times |", "|---|" + "---|" * 7]
     for row in rows:
@@ -161,10 +132,18 @@ def _table(rows: Sequence[Row], growing: Sequence[Part], cost: Cost | None) -> s
             f"{row.per_second:,.1f} | {row.spread:.0%} | {row.times:.1f} | {row.cpu_ms:.3f} | {row.cpu_times:.1f} |"
         )
         lines.append(f"| {row.measured_tokens:,} | {row.clients} | {row.what} | {figures}")
-    lines += ["", "| turns | tokens | render, ms | encode, ms | Transformers, ms |", "|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| turns | tokens | render, ms | encode, ms | request, ms | Transformers, ms |",
+        "|---|---|---|---|---|---|",
+    ]
     for part in growing:
-        figures = f"{part.render_ms:.2f} | {part.encode_ms:.2f} | {part.transformers_ms:.1f} |"
+        figures = f"{part.render_ms:.2f} | {part.encode_ms:.2f} | {part.request_ms:.2f} | {part.transformers_ms:.1f} |"
         lines.append(f"| {part.turns} | {part.tokens:,} | {figures}")
+    lines += ["", "| template | tokens | first 50, ms | last 50, ms | new, ms |", "|---|---|---|---|---|"]
+    for family in families:
+        figures = f"{family.first_ms:.2f} | {family.last_ms:.2f} | {family.new_ms:.2f} |"
+        lines.append(f"| {family.template} | {family.tokens:,} | {figures}")
     if cost is not None:
         lines += ["", f"| a token | {' | '.join(cost.columns)} |", "|---|" + "---|" * len(cost.columns)]
         lines += [
@@ -179,6 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, help="a folder with tokenizer.json and chat_template.jinja (Qwen2's)")
     parser.add_argument("--output", type=Path, default=_ROOT / "bench" / "results" / "render.json")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only-growing", action="store_true", help="measure the growing conversation and nothing else")
     parser.add_argument("--cost", action="store_true", help="count instructions and allocations too: builds with cargo")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the figures mean nothing")
     args = parser.parse_args(argv)
@@ -193,11 +173,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             if engines.octavo(messages) != wanted:
                 raise SystemExit("bench.render: the two give different ids")
             texts.letters_per_token *= probe / len(wanted)
-        lengths = [(tokens, clients) for tokens in _LENGTHS for clients in _CLIENTS]
+        lengths = [(tokens, clients) for tokens in _LENGTHS for clients in _CLIENTS if not args.only_growing]
         rows = [row for length in lengths for row in _length(engines, texts, *length, rounds, budget)]
-        growing = _growing(engines, texts, 80 if args.quick else 400)
+        turns = 100 if args.quick else 400
+        growing = grow(engines, texts, turns)
+        families = by_template(folder, Path(scratch) / "families", texts, turns)
+        program = find()
+        start = ready(program, folder) if program is not None else None
         cost = measure(folder, texts) if args.cost else None
-    print(_table(rows, growing, cost))
+    print(_table(rows, growing, families, cost))
+    print(f"\noctavo-renderer is ready after {start:.2f} s" if start is not None else "\nno octavo-renderer was found")
     found = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe(),
@@ -208,6 +193,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         },
         "rows": [asdict(row) for row in rows],
         "growing": [asdict(part) for part in growing],
+        "families": [asdict(family) for family in families],
+        "start_s": start,
         "cost": asdict(cost) if cost is not None else None,
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,19 @@ if TYPE_CHECKING:
 
     from bench.render.conversations import Messages
 
-__all__ = ["Engines"]
+__all__ = ["Engines", "request"]
+
+#: More than any prompt has of tokens, and any vocabulary of entries.
+_MOST = 1 << 24
+
+
+def _body(messages: Messages) -> bytes:
+    return json.dumps({"messages": messages}, ensure_ascii=False).encode()
+
+
+def request(renderer: octavo_native.Renderer, body: bytes) -> bytes:
+    """Return the packed ids of a chat's prompt, as int32."""
+    return renderer.chat(body, _MOST, _MOST).prompt
 
 
 class Engines:
@@ -37,12 +49,15 @@ class Engines:
 
     def octavo(self, messages: Messages) -> list[int]:
         """Render and encode with octavo_native."""
-        return self.encode(self.text(messages))
+        return self._renderer.render_tokens(messages)
+
+    def request(self, body: bytes) -> bytes:
+        """Do what octavo's server does with a request: from its body to the prompt's ids, packed."""
+        return request(self._renderer, body)
 
     def text(self, messages: Messages) -> str:
         """Render alone."""
-        body = json.dumps({"messages": messages}, ensure_ascii=False).encode()
-        return self._renderer.chat_text(body)
+        return self._renderer.chat_text(_body(messages))
 
     def encode(self, text: str) -> list[int]:
         """Tokenize alone."""

@@ -102,6 +102,14 @@ class Renderer:
         Releases the GIL.
         """
 
+    def render_tokens(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **fields: Any
+    ) -> list[int]:
+        """Return the token ids of the prompt that messages give: `encode` of what `render` returns, in one step.
+
+        Raises what they raise. Releases the GIL, but for short conversations.
+        """
+
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         """Return the token ids of a text. Releases the GIL."""
 

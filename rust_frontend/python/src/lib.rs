@@ -7,6 +7,7 @@ mod grammar;
 mod parsing;
 mod rendering;
 mod templates;
+mod values;
 
 use pyo3::prelude::*;
 

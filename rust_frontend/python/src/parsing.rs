@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::events::{PyEvent, PyMessage};
 use crate::rendering::PyRenderer;
+use crate::values;
 
 /// Below this many bytes, parsing takes less time than giving the interpreter away and taking it back.
 const DETACH_BYTES: usize = 4 * 1024;
@@ -320,10 +321,14 @@ pub(crate) fn json<T: serde::de::DeserializeOwned>(
     value: &Bound<'_, PyAny>,
     name: &str,
 ) -> PyResult<T> {
+    let wrong = |error| PyValueError::new_err(format!("{name}: {error}"));
+    if let Some(plain) = values::plain(value, 0) {
+        return serde_json::from_value(plain).map_err(wrong);
+    }
     let text: PyBackedStr = value
         .py()
         .import("json")?
         .call_method1("dumps", (value,))?
         .extract()?;
-    serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
+    serde_json::from_str(&text).map_err(wrong)
 }

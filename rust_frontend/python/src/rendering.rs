@@ -15,7 +15,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::templates;
+use crate::{templates, values};
+
+/// Below this many bytes, rendering takes less time than giving the interpreter away and taking it back.
+const DETACH_BYTES: usize = 4 * 1024;
 
 pyo3::create_exception!(
     octavo_native,
@@ -108,9 +111,28 @@ impl PyRenderer {
         tools: Option<&Bound<'_, PyAny>>,
         fields: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let body = templates::body(messages, tools, fields)?;
+        let body = templates::body(messages, tools, fields)?.into();
         py.detach(|| self.renderer.chat_text(&ChatRequest::from_body(body)?))
             .map_err(|error| refused(&error))
+    }
+
+    /// The ids of the prompt that messages give.
+    #[pyo3(signature = (messages, tools=None, **fields))]
+    fn render_tokens(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        tools: Option<&Bound<'_, PyAny>>,
+        fields: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Vec<u32>> {
+        let body = templates::body(messages, tools, fields)?;
+        let short = body.values().map(values::weight).sum::<usize>() < DETACH_BYTES;
+        let render = || {
+            let request = ChatRequest::from_body(body.into())?;
+            self.renderer.chat_tokens(&request, usize::MAX)
+        };
+        let ids = if short { render() } else { py.detach(render) };
+        ids.map_err(|error| refused(&error))
     }
 
     #[pyo3(signature = (text, add_special_tokens=false))]
@@ -190,7 +212,10 @@ impl PyPrepared {
     #[getter]
     fn prompt<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let ids = &self.prepared.prompt;
-        let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        let mut packed = Vec::with_capacity(4 * ids.len());
+        for id in ids {
+            packed.extend_from_slice(&id.to_le_bytes());
+        }
         PyBytes::new(py, &packed)
     }
 

@@ -1,6 +1,5 @@
 //! Conversations to text: with a model's template, and with any template.
 
-use octavo_api::Body;
 use octavo_render::{ChatTemplate, Clock, Conversation, TemplateError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,12 +9,12 @@ use serde_json::{Map, Value};
 use crate::parsing::json;
 use crate::rendering::RenderError;
 
-/// The body of a chat from messages, tools and further fields.
+/// The fields of a chat's body from messages, tools and further fields.
 pub(crate) fn body(
     messages: &Bound<'_, PyAny>,
     tools: Option<&Bound<'_, PyAny>>,
     fields: Option<&Bound<'_, PyDict>>,
-) -> PyResult<Body> {
+) -> PyResult<Map<String, Value>> {
     let mut body: Map<String, Value> = match fields {
         Some(fields) => json(fields.as_any(), "fields")?,
         None => Map::new(),
@@ -24,7 +23,7 @@ pub(crate) fn body(
     if let Some(tools) = tools.filter(|tools| !tools.is_none()) {
         body.insert("tools".to_owned(), json(tools, "tools")?);
     }
-    Ok(Body::from(body))
+    Ok(body)
 }
 
 /// The text that a template gives for a case: what a line of a template oracle holds.

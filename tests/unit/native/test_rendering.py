@@ -36,11 +36,36 @@ def test_messages_render_and_encode_as_transformers_does(renderer: Renderer) -> 
     text = renderer.render(MESSAGES)
     assert text == tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
     assert renderer.encode(text) == tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert renderer.render_tokens(MESSAGES) == renderer.encode(text)
+    assert renderer.render_tokens(MESSAGES * 300) == renderer.encode(renderer.render(MESSAGES * 300))
     open_ended = renderer.render(MESSAGES, continue_final_message=True)
     assert open_ended == tokenizer.apply_chat_template(MESSAGES, tokenize=False, continue_final_message=True)
     with pytest.raises(RenderError) as caught:
         renderer.render([])
     assert caught.value.args[1:] == ("invalid_value", "messages")
+
+
+class Text(str):
+    """A text of another type: it goes through json.dumps."""
+
+
+#: Floats of few digits: of some others the last digit changes when a body is read.
+FLOATS = st.integers(-(10**9), 10**9).map(lambda number: number / 64)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | FLOATS | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner),
+        max_leaves=8,
+    )
+)
+def test_values_reach_the_template_as_through_json(value: Any) -> None:
+    template = "{{ messages[0].content | tojson }}"
+    direct = render_template(template, {"messages": [{"role": "user", "content": value}]})
+    through = render_template(template, {"messages": [{Text("role"): "user", "content": value}]})
+    assert direct == through
 
 
 @settings(max_examples=50, deadline=None)
