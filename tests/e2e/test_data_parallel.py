@@ -9,7 +9,7 @@ import grpc
 import httpx
 import pytest
 
-from octavo.client import generate_request
+from octavo.client import CallError, Client, generate_request
 from octavo.v1 import inference_pb2_grpc
 from tests.e2e.server import Server, running, wait_for
 from tests.e2e.test_crashes import ask_under_fire, blocks_are_back, check_all
@@ -83,11 +83,14 @@ def test_a_rank_is_named_by_metadata_or_field_of_grpc(ranks: Server) -> None:
         assert cached(1) > 0, "its cache is there and nowhere else"
         assert cached(1, "3") == 0, "the metadata goes before the field"
         assert cached(3) > 0
-        for rank, metadata, field in ((4, None, "data_parallel_rank"), (None, "two", "x-data-parallel-rank")):
+        for metadata, said in (("4", "there are 0 to 3"), ("two", "'x-data-parallel-rank' must be an integer")):
             with pytest.raises(grpc.RpcError) as caught:
-                cached(rank, metadata)
+                cached(None, metadata)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert field in caught.value.details()
+            assert said in caught.value.details()
+    with Client(ranks.grpc) as client, pytest.raises(CallError) as refused:
+        client.generate("x", data_parallel_rank=4)
+    assert (refused.value.status, refused.value.param) == (grpc.StatusCode.INVALID_ARGUMENT, "data_parallel_rank")
 
 
 def test_operations_reach_all(ranks: Server) -> None:
