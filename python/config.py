@@ -176,6 +176,9 @@ class ServeConfig(EdgeSettings):
     tokenizer: str = setting(
         "", str, "Model", "folder, tokenizer.json, .gguf file or Hub name of a tokenizer; default: the model's", "PATH"
     )
+    skip_tokenizer_init: bool = switched(
+        False, "Model", "read no tokenizer: prompts are token ids, which outputs show as the words w0, w1, ..."
+    )
     chat_template: str = setting(
         "", str, "Model", "file with a chat template, or the template itself; default: the model's", "PATH"
     )

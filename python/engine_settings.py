@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from octavo.modelfiles import ModelFiles
     from octavo.wire.pooling_plan import PoolingPlan
 
-__all__ = ["RESTART_WINDOW_S", "core_folder", "engine_config", "model_files"]
+__all__ = ["RESTART_WINDOW_S", "core_folder", "engine_config", "model_files", "tokenizer_source"]
 
 #: Restarts within it count against `max_restarts`.
 RESTART_WINDOW_S = 600.0
@@ -40,6 +40,18 @@ def model_files(config: ServeConfig) -> ModelFiles:
     path = locate(config.model, config.revision or None)
     overrides = msgspec.json.decode(config.hf_overrides) if config.hf_overrides else None
     return resolve(str(path), config.load_format, overrides, config.trust_remote_code)
+
+
+def tokenizer_source(config: ServeConfig) -> str | None:
+    """Return what `export_tokenizer` is to take. Raises ConfigError if a tokenizer is named and none wanted."""
+    if not config.skip_tokenizer_init:
+        return config.tokenizer
+    if config.tokenizer:
+        raise ConfigError(
+            f"--skip-tokenizer-init and --tokenizer {config.tokenizer} contradict each other: leave one out",
+            "tokenizer",
+        )
+    return None
 
 
 def engine_config(

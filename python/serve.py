@@ -28,7 +28,7 @@ from octavo.actors.link import StdoutLink
 from octavo.actors.process import ProcessActor, ProcessSpec
 from octavo.actors.supervisor import ChildExit, ChildSpec, RestartLimit, Supervisor, Verdict
 from octavo.config import FrontendConfig, ServeConfig
-from octavo.engine_settings import RESTART_WINDOW_S, core_folder, engine_config, model_files
+from octavo.engine_settings import RESTART_WINDOW_S, core_folder, engine_config, model_files, tokenizer_source
 from octavo.errors import ConfigError, EngineError, OctavoError, ProtocolError
 from octavo.listening import Listening, grpc_listening, listening
 from octavo.modelfiles import ModelFiles, export_tokenizer
@@ -68,7 +68,7 @@ def serve(config: ServeConfig, name: str = "serve", on_ready: Callable[[str], No
     with listens as listener, listens_grpc as grpc, run_folder() as folder, _weight_store(config) as store:
         generation = GenerationSource(config.generation_config, config.override_generation_config)
         with writing(folder):
-            export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
+            export_tokenizer(files, folder / "tokenizer", tokenizer_source(config), config.chat_template, generation)
             _write_configs(config, files, [listener, grpc], folder, store)
         _check_frontend(frontend, folder)
         asks = config.api_key or config.api_key_file is not None or config.ssl_cert_reqs == 2

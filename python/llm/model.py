@@ -16,7 +16,7 @@ import octavo_native
 
 from octavo import __version__
 from octavo.config import build, library_settings
-from octavo.engine_settings import engine_config, model_files
+from octavo.engine_settings import engine_config, model_files, tokenizer_source
 from octavo.errors import ConfigError, ModelError, RequestError
 from octavo.llm.engine import EngineThread
 from octavo.llm.request import Request
@@ -80,7 +80,9 @@ class LoadedModel:
             folder = stack.enter_context(run_folder())
             generation = GenerationSource(config.generation_config, config.override_generation_config)
             with writing(folder):
-                export_tokenizer(files, folder / "tokenizer", config.tokenizer, config.chat_template, generation)
+                export_tokenizer(
+                    files, folder / "tokenizer", tokenizer_source(config), config.chat_template, generation
+                )
             try:
                 self.renderer = octavo_native.Renderer(folder / "tokenizer", config.seed, config.max_logprobs)
             except ValueError as error:

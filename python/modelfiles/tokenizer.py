@@ -41,7 +41,7 @@ _READ = ("tokenizer.json", "tekken.json", "tiktoken.model", "qwen.tiktoken", "o2
 def export_tokenizer(
     files: ModelFiles,
     folder: Path,
-    tokenizer: str = "",
+    tokenizer: str | None = "",
     chat_template: str = "",
     generation: GenerationSource | None = None,
 ) -> None:
@@ -49,7 +49,8 @@ def export_tokenizer(
 
     Copies of the model's own files (tokenizer.json, tekken.json or a tiktoken file), made from a GGUF file's metadata,
     or a slow tokenizer as Transformers converts it; with dummy weights and no tokenizer, a word for each id.
-    `tokenizer`: a folder, a tokenizer.json, a .gguf file or a name on the Hub to take instead of the model's.
+    `tokenizer`: a folder, a tokenizer.json, a .gguf file or a name on the Hub to take instead of the model's; None:
+    none is read, each id is a word, and texts of other words are refused.
     `chat_template`: a file, or the template itself. `generation`: where the defaults of sampling come from; None: from
     the model. Raises ModelError if the model has no tokenizer or one that is not supported, and ConfigError if what the
     user gave is not there.
@@ -57,7 +58,9 @@ def export_tokenizer(
     folder.mkdir(parents=True, exist_ok=True)
     template = read_template(chat_template)
     source = _given(tokenizer) if tokenizer else files.path
-    if source.suffix == ".gguf":
+    if tokenizer is None:
+        _write(folder / "tokenizer.json", word_tokenizer(files.vocab_size, strict=True))
+    elif source.suffix == ".gguf":
         metadata = read_gguf(source).metadata
         _write(folder / "tokenizer.json", tokenizer_from_gguf(metadata))
         _write(folder / "tokenizer_config.json", tokenizer_config_from_gguf(metadata, files.context_len))

@@ -7,10 +7,11 @@ from typing import Any
 __all__ = ["word_tokenizer"]
 
 
-def word_tokenizer(vocab_size: int) -> dict[str, Any]:
+def word_tokenizer(vocab_size: int, *, strict: bool = False) -> dict[str, Any]:
     """Return a tokenizer.json in which the words w0, w1, ... between spaces are the ids; any other word is w0.
 
-    For random weights from a config alone: prompts are token ids there, and outputs can be read back as such.
+    For random weights from a config alone: prompts are token ids there, and outputs can be read back as such. With
+    `strict`, texts with other words cannot be tokenized.
     """
     vocab = {f"w{index}": index for index in range(vocab_size)}
     return {
@@ -22,5 +23,5 @@ def word_tokenizer(vocab_size: int) -> dict[str, Any]:
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "post_processor": None,
         "decoder": None,
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "no word" if strict else "w0"},
     }

@@ -1,4 +1,4 @@
-"""From settings to what an engine core is told: experts spread over engine cores."""
+"""From settings to what an engine core is told: experts spread over engine cores; and whose tokenizer is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from octavo.config import build
-from octavo.engine_settings import engine_config
+from octavo.engine_settings import engine_config, tokenizer_source
 from octavo.errors import ConfigError
 
 MOE = {
@@ -57,3 +57,11 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, given: dict[str, str],
     config = build(cast("Any", {"model": "m", **given, **SPREAD}))
     with pytest.raises(ConfigError, match=said):
         engine_config(config, files(tmp_path, architecture), tmp_path)
+
+
+def test_a_tokenizer_is_not_both_named_and_unwanted() -> None:
+    assert tokenizer_source(build({"model": "m"})) == ""
+    assert tokenizer_source(build({"model": "m", "tokenizer": "t"})) == "t"
+    assert tokenizer_source(build({"model": "m", "skip_tokenizer_init": "true"})) is None
+    with pytest.raises(ConfigError, match="--skip-tokenizer-init and --tokenizer t contradict"):
+        tokenizer_source(build({"model": "m", "tokenizer": "t", "skip_tokenizer_init": "true"}))

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import octavo_native
 import pytest
 from tokenizers import SentencePieceBPETokenizer, Tokenizer, pre_tokenizers
 
@@ -178,6 +179,20 @@ def tiny_metadata() -> dict[str, Any]:
 def test_metadata_that_describe_no_known_tokenizer(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         tokenizer_from_gguf(tiny_metadata() | changes)
+
+
+def test_no_tokenizer_is_read_where_none_is_wanted(tmp_path: Path) -> None:
+    """Ids are words then, and texts of other words are refused: none of them becomes an id that it is not."""
+    from tests.unit.modelfiles.test_files import folder
+
+    files = resolve(str(folder(tmp_path)))
+    (files.path / "tokenizer.json").write_text("not read")
+    export_tokenizer(files, tmp_path / "out", None)
+    renderer = octavo_native.Renderer(tmp_path / "out", 0, 20)
+    for prompt in ([1, 2, 3], "w1 w2"):
+        renderer.completion(json.dumps({"prompt": prompt, "max_tokens": 1}).encode(), 64, files.vocab_size)
+    with pytest.raises(octavo_native.RenderError, match="'prompt' cannot be used"):
+        renderer.completion(json.dumps({"prompt": "Hello"}).encode(), 64, files.vocab_size)
 
 
 def test_a_folder_without_a_fast_tokenizer_is_refused(tmp_path: Path) -> None:
