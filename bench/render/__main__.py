@@ -182,7 +182,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = ready(program, folder) if program is not None else None
         cost = measure(folder, texts) if args.cost else None
     print(_table(rows, growing, families, cost))
-    print(f"\noctavo-renderer is ready after {start:.2f} s" if start is not None else "\nno octavo-renderer was found")
+    if start is None:
+        print("\nno octavo-renderer was found")
+    else:
+        used = f"{start.cpu_s:.2f} s of CPU, {start.peak_mb:.0f} MB"
+        print(f"\noctavo-renderer is ready after {start.seconds:.2f} s ({used})")
     found = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": describe(),
@@ -194,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "rows": [asdict(row) for row in rows],
         "growing": [asdict(part) for part in growing],
         "families": [asdict(family) for family in families],
-        "start_s": start,
+        "start": asdict(start) if start is not None else None,
         "cost": asdict(cost) if cost is not None else None,
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)

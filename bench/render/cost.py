@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Cost", "measure"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_BUILD = ("cargo", "build", "--quiet", "--release", "--locked", "-p", "octavo-render", "--example", "cost")
+_BUILD = ("cargo", "build", "--quiet", "--release", "--locked", "-p", "octavo-render", "--example", "render_cost")
 _COUNTED = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
 #: Conversations, and tokens of each.
 _COUNT, _TOKENS = 24, 4_000
@@ -35,7 +35,7 @@ def measure(folder: Path, texts: Conversations) -> Cost:
     """Build the example and run it on new conversations; instructions need valgrind, without it they are left out."""
     subprocess.run(_BUILD, cwd=_ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", _ROOT / "target"))
-    command = [str(target / "release" / "examples" / "cost"), str(folder)]
+    command = [str(target / "release" / "examples" / "render_cost"), str(folder)]
     many = [texts.draw(_TOKENS, f"cost {number}") for number in range(_COUNT)]
     few = many[: _COUNT // 4]
     told = {what: _run([*command, what], many)[0] for what in ("render", "chat")}

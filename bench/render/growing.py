@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import octavo_native
 
@@ -36,8 +37,9 @@ _FAMILIES = (
     "llamacpp/moonshotai-Kimi-K2",
     "llamacpp/MiniMax-M2",
     "llamacpp/ibm-granite-granite-4.0",
-    "llamacpp/CohereForAI-c4ai-command-r-plus-tool_use",
 )
+#: Tokens that a template writes and a text may be cut behind, if the vocabulary has them as the template's model does.
+_SPECIAL = re.compile(r"<[|｜]?[\w▁]+[|｜]?>|\[/?[A-Z_]+\]|\]~!?b[\[\]]|\[e~\[")
 #: Parts of a growing conversation that are told apart.
 _PARTS = 8
 #: Turns at either end of a conversation that are compared.
@@ -104,13 +106,28 @@ def grow(engines: Engines, texts: Conversations, turns: int) -> list[Part]:
 
 
 def by_template(model: Path, scratch: Path, texts: Conversations, turns: int) -> list[Family]:
-    """Let a conversation grow in each family's template, with the vocabulary of one model."""
+    """Let a conversation grow in each family's template, with one vocabulary and the special tokens of the family."""
     found = []
     shutil.copytree(model, scratch)
+    vocabulary = json.loads((model / "tokenizer.json").read_bytes())
     for name in _FAMILIES:
         shutil.copyfile(_TEMPLATES / f"{name}.jinja", scratch / "chat_template.jinja")
+        template = (scratch / "chat_template.jinja").read_text(encoding="utf-8")
+        own = json.dumps(_with_special(vocabulary, _SPECIAL.findall(template)))
+        (scratch / "tokenizer.json").write_text(own, encoding="utf-8")
         found.append(_family(name, octavo_native.Renderer(scratch), texts, turns))
     return found
+
+
+def _with_special(vocabulary: dict[str, Any], tokens: list[str]) -> dict[str, Any]:
+    """Return a tokenizer.json with more special tokens."""
+    added = list(vocabulary["added_tokens"])
+    known = {token["content"] for token in added}
+    first = max([*vocabulary["model"]["vocab"].values(), *(token["id"] for token in added)]) + 1
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    new = (token for token in dict.fromkeys(tokens) if token not in known)
+    added += [{"id": first + number, "content": token, **flags} for number, token in enumerate(new)]
+    return {**vocabulary, "added_tokens": added}
 
 
 def _family(name: str, renderer: octavo_native.Renderer, texts: Conversations, turns: int) -> Family:

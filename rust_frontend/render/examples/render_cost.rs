@@ -1,4 +1,4 @@
-//! What conversations cost: `cost FOLDER render|chat < bodies.jsonl` renders each, or renders and tokenizes it, and prints
+//! What conversations cost: `render_cost FOLDER render|chat < bodies.jsonl` renders each, or renders and tokenizes it, and prints
 //! tokens (of `chat`), allocations and nanoseconds of all. `python -m bench.render --cost` runs it; run it with `--release`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
