@@ -55,7 +55,7 @@ def head(descriptors: bytes) -> str:
 
 
 def rust_code(described_with_comments: bytes) -> str:
-    """Return the Rust code. Builds proto/generate."""
+    """Return the Rust code, without the generator's own first line. Builds proto/generate."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "descriptors"
         source.write_bytes(described_with_comments)
@@ -63,7 +63,8 @@ def rust_code(described_with_comments: bytes) -> str:
         target = str(ROOT / "target" / "proto-generate")
         command = ["cargo", "run", "--quiet", "--locked", "--manifest-path", manifest, "--target-dir", target]
         subprocess.run([*command, "--", str(source), folder], check=True)
-        return (Path(folder) / "octavo.v1.rs").read_text(encoding="utf-8")
+        code = (Path(folder) / "octavo.v1.rs").read_text(encoding="utf-8")
+        return re.sub(r"\A// This file is @generated.*\n", "", code)
 
 
 def main() -> None:
@@ -77,7 +78,7 @@ def main() -> None:
     DESCRIPTORS.write_bytes(without)
     DOCS.write_text(reference(FileDescriptorSet.FromString(with_comments)), encoding="utf-8")
     if "--no-rust" not in sys.argv:
-        RUST.write_text(head(without) + re.sub(r"\A// This file is @generated.*\n", "", rust_code(with_comments)))
+        RUST.write_text(head(without) + rust_code(with_comments))
 
 
 if __name__ == "__main__":
