@@ -5,6 +5,7 @@
 
 mod access_log;
 mod admission;
+mod apart;
 mod authorize;
 mod body;
 mod caller;
@@ -30,6 +31,7 @@ mod tls_store;
 mod waiting;
 
 pub use admission::{Lag, PerCaller, TokenBudget, TokenTicket};
+pub use apart::Apart;
 pub use authorize::{Access, AccessTable, authorized};
 pub use body::{BodyLimits, BodyReader, JsonBody};
 pub use caller::Caller;
@@ -44,7 +46,7 @@ pub use refusal::{RETRY_S, Refusal, defect, error_json, stopping};
 pub use reload::{Reload, watch};
 pub use request_id::RequestId;
 pub use roles::{Role, Roles};
-pub use server::{serve, serve_all};
+pub use server::{serve, serve_apart};
 pub use settings::{Settings, unix_seconds};
 pub use shutdown::Shutdown;
 pub use signals::Signals;

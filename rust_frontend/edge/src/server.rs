@@ -1,6 +1,7 @@
 //! The accept loops and the life of a connection.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::apart::{Apart, Begun, Fork, Movable};
 use crate::held::HeldBody;
 use crate::listener::{Arrival, Listener, Protocol};
 use crate::peer::{Peer, names_of};
@@ -44,18 +46,33 @@ pub async fn serve(
     shutdown: &Shutdown,
     patience: Duration,
 ) -> io::Result<()> {
-    serve_all(vec![(listener, router)], settings, shutdown, patience).await
+    serve_all(vec![(listener, router)], settings, shutdown, patience, None).await
 }
 
-/// As [`serve`], with several sockets whose clients share the limits of connections and the end.
+/// As [`serve`], with several sockets whose clients share the limits of connections and the end; the thread apart accepts
+/// them and answers light requests, while the runtime of the caller works.
 ///
 /// # Errors
 /// One of the sockets does not listen.
-pub async fn serve_all(
+pub async fn serve_apart(
+    apart: &Apart,
+    entrances: Vec<(Listener, Router)>,
+    settings: Settings,
+    shutdown: Shutdown,
+    patience: Duration,
+) -> io::Result<()> {
+    let fork = apart.fork();
+    let serving =
+        async move { serve_all(entrances, &settings, &shutdown, patience, Some(fork)).await };
+    apart.handle.spawn(serving).await?
+}
+
+async fn serve_all(
     entrances: Vec<(Listener, Router)>,
     settings: &Settings,
     shutdown: &Shutdown,
     patience: Duration,
+    fork: Option<Fork>,
 ) -> io::Result<()> {
     let handshakes = Arc::new(Semaphore::new(settings.max_handshakes));
     let places = Arc::new(Semaphore::new(settings.max_connections));
@@ -66,6 +83,7 @@ pub async fn serve_all(
         shutdown: shutdown.clone(),
         handshakes: Arc::clone(&handshakes),
         places: Arc::clone(&places),
+        fork: fork.clone(),
         late: false,
     };
     let hosts: Vec<(Listener, Host)> = entrances
@@ -154,6 +172,8 @@ struct Host {
     shutdown: Shutdown,
     handshakes: Arc<Semaphore>,
     places: Arc<Semaphore>,
+    /// Where connections go; `None`: nowhere else.
+    fork: Option<Fork>,
     /// Whether its connections came after the end began.
     late: bool,
 }
@@ -164,13 +184,17 @@ async fn accept(listener: &Listener, host: &Host, connections: &TaskTracker) -> 
     loop {
         let place = place(&host.places, &mut full).await;
         let arrival = listener.accept().await?;
-        let (host, tls) = (host.clone(), listener.tls());
+        let guest = Guest {
+            host: host.clone(),
+            tls: listener.tls(),
+            place,
+        };
+        let all = connections.clone();
         connections.spawn(async move {
             match arrival {
-                Arrival::Tcp(stream, address) => host.greet(stream, Some(address), tls).await,
-                Arrival::Unix(stream) => host.greet(stream, None, tls).await,
+                Arrival::Tcp(stream, address) => guest.enter(stream, Some(address), &all).await,
+                Arrival::Unix(stream) => guest.enter(stream, None, &all).await,
             }
-            drop(place);
         });
     }
 }
@@ -184,12 +208,56 @@ async fn place(places: &Arc<Semaphore>, full: &mut bool) -> Option<OwnedSemaphor
     Arc::clone(places).acquire_owned().await.ok()
 }
 
+/// A connection that was accepted just now.
+struct Guest {
+    host: Host,
+    tls: Option<TlsAcceptor>,
+    /// Held until the connection ends.
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Guest {
+    /// Serves the connection: here if its first request is light, else where work is done.
+    async fn enter<S: Movable>(
+        self,
+        stream: S,
+        address: Option<SocketAddr>,
+        connections: &TaskTracker,
+    ) {
+        let mut stream = Begun::new(stream);
+        let Some(fork) = self.host.fork.clone() else {
+            return self.greet(stream, address).await;
+        };
+        let may_be = self.tls.is_none() && self.host.protocol == Protocol::Http1;
+        let light = may_be
+            && tokio::select! {
+                light = fork.is_light(&mut stream) => light,
+                () = self.host.last_request() => false,
+            };
+        if light {
+            return self.greet(stream, address).await;
+        }
+        let moved = async move {
+            match stream.watched_here() {
+                Ok(stream) => self.greet(stream, address).await,
+                Err(error) => tracing::warn!("a connection is dropped: {error}"),
+            }
+        };
+        connections.spawn_on(moved, &fork.work);
+    }
+
+    async fn greet<S: Movable>(self, stream: Begun<S>, address: Option<SocketAddr>) {
+        self.host.greet(stream, address, self.tls).await;
+        drop(self.place);
+    }
+}
+
 impl Host {
     /// Greets a client over TLS, where that is spoken, and serves the connection.
     async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         self,
         stream: S,
-        address: Option<std::net::SocketAddr>,
+        address: Option<SocketAddr>,
         tls: Option<TlsAcceptor>,
     ) {
         let anonymous = Peer {

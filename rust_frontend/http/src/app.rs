@@ -97,6 +97,9 @@ pub const ACCESS: AccessTable = &[
     ),
 ];
 
+/// Paths of requests that are light, and are to be answered however much work there is.
+pub const LIGHT: &[&str] = &["/health", "/ready", "/metrics"];
+
 /// What the routes stand on.
 pub struct App {
     /// Makes tokens.

@@ -37,7 +37,7 @@ mod status;
 mod warning;
 mod whole;
 
-pub use app::{ACCESS, App, AppState};
+pub use app::{ACCESS, App, AppState, LIGHT};
 pub use door::{Asked, Gained, Kind, Running};
 pub use output::End;
 pub use pooling::PoolingModel;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::Router;
 use octavo_edge::{
-    Failure, Keys, Listener, Protocol, Reload, Shutdown, Signals, Tls, TokenBudget, serve_all,
-    watch,
+    Apart, Failure, Keys, Listener, Protocol, Reload, Shutdown, Signals, Tls, TokenBudget,
+    serve_apart, watch,
 };
 use octavo_engine::{EngineClient, EngineConfig, Fleet};
-use octavo_http::{App, AppState, ResponseStore, StoreLimits};
+use octavo_http::{App, AppState, LIGHT, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::Metrics;
 use serde_json::json;
@@ -26,8 +26,9 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
     let keys = keys(config)?;
     let tls = tls(config)?;
-    let listener = listen(config.listen_fd, "listen_fd", tls.as_ref())?;
-    let grpc = grpc_listener(config, tls.as_ref())?;
+    let apart = Apart::start(LIGHT)
+        .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
+    let (listener, grpc) = listeners(config, &apart, tls.as_ref())?;
     let renderer = load(config)?;
     let clients = connect(config).await?;
     let trials: Vec<_> = clients.iter().map(|client| client.trial()).collect();
@@ -65,7 +66,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         tokio::spawn(report_trials(rank, trial));
     }
     tokio::spawn(report_asked(shutdown.clone()));
-    let served = serve_all(entrances, &settings, &shutdown, patience).await;
+    let served = serve_apart(&apart, entrances, settings, shutdown, patience).await;
     // What still runs was told to end; the engine must know before this process goes.
     fleet.shutdown(Duration::ZERO).await;
     if let Some(traces) = traces {
@@ -135,6 +136,17 @@ fn listen(fd: i32, name: &str, tls: Option<&Arc<Tls>>) -> Result<Listener, Failu
         Some(tls) => listener.with_tls(Arc::clone(tls)),
         None => listener,
     })
+}
+
+/// The sockets of HTTP and, where there is one, of gRPC.
+fn listeners(
+    config: &Config,
+    apart: &Apart,
+    tls: Option<&Arc<Tls>>,
+) -> Result<(Listener, Option<Listener>), Failure> {
+    let _watched = apart.enter();
+    let http = listen(config.listen_fd, "listen_fd", tls)?;
+    Ok((http, grpc_listener(config, tls)?))
 }
 
 /// The socket of gRPC, where there is to be one.
