@@ -7,12 +7,28 @@ use crate::error::ApiError;
 /// Quotes at most this many bytes of a wrong value.
 const SHOWN: usize = 60;
 
+/// Bodies with no more fields than this are searched from the front: nearly all names that are looked for are not there,
+/// which comparing lengths shows sooner than hashing.
+const FEW: usize = 24;
+
+/// Finds a field.
+pub(crate) fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    if fields.len() > FEW {
+        return fields.get(name);
+    }
+    let found = fields.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| value)
+}
+
 /// Takes a field; null counts as absent.
 pub(crate) fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
-    fields
-        .get_mut(name)
-        .map(Value::take)
-        .filter(|value| !value.is_null())
+    let found = if fields.len() > FEW {
+        fields.get_mut(name)
+    } else {
+        let found = fields.iter_mut().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value)
+    };
+    found.map(Value::take).filter(|value| !value.is_null())
 }
 
 /// Takes a boolean.
@@ -122,6 +138,29 @@ pub(crate) fn shown(value: &Value) -> String {
             } else {
                 format!("{} of {} bytes", kind(other), text.len())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_among_few_and_among_many() {
+        for count in [2, FEW, FEW + 1, 10 * FEW] {
+            let mut fields: Map<String, Value> = (0..count)
+                .map(|each| (each.to_string(), json!(each)))
+                .collect();
+            let last = (count - 1).to_string();
+            assert_eq!(get(&fields, &last), Some(&json!(count - 1)));
+            assert_eq!(get(&fields, "absent"), None);
+            assert_eq!(take(&mut fields, &last), Some(json!(count - 1)));
+            assert_eq!(take(&mut fields, &last), None);
+            assert_eq!(take(&mut fields, "absent"), None);
+            assert_eq!(fields.len(), count);
         }
     }
 }

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-use crate::field::shown;
+use crate::field::{get, shown};
 
 /// A generating route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +114,8 @@ const ROWS: &[Row] = &[
 
 /// Refuses the first field that asks for something octavo does not do.
 pub(crate) fn refuse(route: Route, fields: &Map<String, Value>) -> Result<(), ApiError> {
-    for Row(name, on, neutral) in ROWS {
-        let Some(value) = lookup(fields, name).filter(|_| on.defines(route)) else {
+    for Row(name, _, neutral) in ROWS.iter().filter(|row| row.1.defines(route)) {
+        let Some(value) = lookup(fields, name) else {
             continue;
         };
         if !neutral.holds(value) {
@@ -145,8 +145,8 @@ pub(crate) fn unknown(route: Route, fields: Map<String, Value>) -> Vec<String> {
 /// Finds a field by its dotted name.
 fn lookup<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     match name.split_once('.') {
-        None => fields.get(name),
-        Some((outer, inner)) => fields.get(outer)?.get(inner),
+        None => get(fields, name),
+        Some((outer, inner)) => get(fields, outer)?.get(inner),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The registry: vLLM's metric names under the prefix `octavo:`, so that its dashboards need one replacement.
 //!
 //! Engine figures are those of the engine's latest `Stats` and are taken over at each scrape; request figures are
-//! counted here, from what clients were sent. Handles are resolved once per request, never per token.
+//! counted here, from what clients were sent. Handles are resolved once, never per token.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -71,13 +71,13 @@ pub struct Metrics {
     http: Family<HttpLabels, Counter>,
     lag: Gauge<f64, AtomicU64>,
     open_tokens: Gauge,
-    request: RequestHandles,
+    request: Arc<RequestHandles>,
     /// Where traces go, if anywhere.
     traces: Option<Arc<dyn TraceSink>>,
 }
 
-/// What one request observes.
-#[derive(Debug, Clone)]
+/// What requests observe.
+#[derive(Debug)]
 pub(crate) struct RequestHandles {
     pub(crate) open: Gauge,
     pub(crate) finished: Family<FinishLabels, Counter>,
@@ -110,7 +110,7 @@ impl Metrics {
         let mut registry = Registry::with_labels(labels.into_iter());
         let engine = EngineMetrics::default();
         engine.register(&mut registry);
-        let request = RequestHandles::register(&mut registry);
+        let request = Arc::new(RequestHandles::register(&mut registry));
         let http = Family::default();
         registry.register(
             "octavo:http_requests",
@@ -163,7 +163,7 @@ impl Metrics {
             http,
             lag: Gauge::default(),
             open_tokens: Gauge::default(),
-            request: RequestHandles::register(&mut Registry::default()),
+            request: Arc::new(RequestHandles::register(&mut Registry::default())),
             traces: None,
         }
     }
@@ -171,7 +171,8 @@ impl Metrics {
     /// Follows one request, which arrived at `arrival`; `name` is for the log's line at its end. Dropped without an outcome it counts as "abort".
     #[must_use]
     pub fn request(&self, name: String, arrival: Instant) -> RequestMetrics {
-        RequestMetrics::new(self.request.clone(), name, arrival, self.traces.clone())
+        let handles = Arc::clone(&self.request);
+        RequestMetrics::new(handles, name, arrival, self.traces.clone())
     }
 
     /// Counts one HTTP response. `handler` must be a route, not a path that the client chose.

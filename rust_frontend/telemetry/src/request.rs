@@ -47,7 +47,7 @@ pub struct Caller {
 /// The clock and the counts of one request; the outcome is recorded once, at the latest when this is dropped.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    handles: RequestHandles,
+    handles: Arc<RequestHandles>,
     name: String,
     arrival: Instant,
     first_token: Option<Instant>,
@@ -64,7 +64,7 @@ pub struct RequestMetrics {
 
 impl RequestMetrics {
     pub(crate) fn new(
-        handles: RequestHandles,
+        handles: Arc<RequestHandles>,
         name: String,
         arrival: Instant,
         traces: Option<Arc<dyn TraceSink>>,
