@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::logprobs::Shown;
 use crate::route::Route;
+use crate::sse::write_comment;
 
 /// Ends an event.
 const CLOSE: &[u8] = b"}\n\n";
@@ -206,9 +207,7 @@ impl EventWriter {
 
     /// Writes a comment line, which clients skip.
     pub(crate) fn comment(&mut self, text: &'static str) {
-        self.buffer.extend_from_slice(b": ");
-        self.buffer.extend_from_slice(text.as_bytes());
-        self.buffer.extend_from_slice(b"\n\n");
+        write_comment(&mut self.buffer, text);
     }
 
     /// Writes the last event.

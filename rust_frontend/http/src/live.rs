@@ -1,7 +1,9 @@
 //! Streams whose events a projection writes: the loop around one output that all APIs with events of their own share.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -9,9 +11,9 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use octavo_api::ApiError;
 use octavo_edge::{Refusal, contain, defect};
-use tokio::time::timeout;
 
 use crate::output::{Output, Piece};
+use crate::silence::Silence;
 use crate::sse::respond;
 
 /// Writes the events of one API into a buffer.
@@ -43,14 +45,14 @@ pub(crate) async fn answer(
     let mut live = Live {
         id: id.into(),
         projection,
-        keep_alive,
+        silence: Silence::new(keep_alive),
         output: None,
     };
     let mut ended = false;
-    match timeout(keep_alive, output.next()).await {
-        Ok(Ok(piece)) => ended = live.write(piece, &output).await,
-        Ok(Err(error)) => return Refusal(error).into_response(),
-        Err(_) => live.projection.silence(output.paused()),
+    match live.piece(&mut output).await {
+        Some(Ok(piece)) => ended = live.write(piece, &output).await,
+        Some(Err(error)) => return Refusal(error).into_response(),
+        None => live.projection.silence(output.paused()),
     }
     live.output = (!ended).then(|| Box::new(output));
     let body = futures::stream::unfold(live, |mut live| async move {
@@ -64,7 +66,7 @@ struct Live<P> {
     /// Of the answer, for the log.
     id: Arc<str>,
     projection: P,
-    keep_alive: Duration,
+    silence: Silence,
     /// Dropped as soon as the last event is written.
     output: Option<Box<Output>>,
 }
@@ -90,15 +92,27 @@ impl<P: Projection> Live<P> {
         }
     }
 
+    /// Waits for one piece; `None`: nothing has come for a while.
+    async fn piece(&mut self, output: &mut Output) -> Option<Result<Piece, ApiError>> {
+        let mut piece = Piece::default();
+        let came = poll_fn(|cx| match output.poll_next(cx, &mut piece) {
+            Poll::Ready(came) => Poll::Ready(Some(came)),
+            Poll::Pending => self.silence.poll(cx).map(|()| None),
+        });
+        let came = came.await?;
+        self.silence.heard();
+        Some(came.map(|()| piece))
+    }
+
     /// Waits for one piece and writes it. Returns whether it was the last.
     async fn advance(&mut self, output: &mut Output) -> bool {
-        match timeout(self.keep_alive, output.next()).await {
-            Ok(Ok(piece)) => return self.write(piece, output).await,
-            Ok(Err(error)) => {
+        match self.piece(output).await {
+            Some(Ok(piece)) => return self.write(piece, output).await,
+            Some(Err(error)) => {
                 self.projection.fail(&error).await;
                 return true;
             }
-            Err(_) => self.projection.silence(output.paused()),
+            None => self.projection.silence(output.paused()),
         }
         false
     }

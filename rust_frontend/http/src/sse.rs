@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, header};
 use http_body::Frame;
 use octavo_api::{ApiError, ChatDelta};
@@ -58,6 +58,13 @@ pub(crate) fn respond(body: Body) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Writes a comment, which clients skip.
+pub(crate) fn write_comment(buffer: &mut BytesMut, text: &str) {
+    buffer.extend_from_slice(b": ");
+    buffer.extend_from_slice(text.as_bytes());
+    buffer.extend_from_slice(b"\n\n");
 }
 
 /// Says in a comment why nothing comes.

@@ -11,7 +11,7 @@ use octavo_edge::Keys;
 use octavo_engine::GenerateError;
 use serde_json::{Value, json};
 use support::model::{marked, tokens};
-use support::response::{PATH, ask, body, events, gather, play, whole};
+use support::response::{PATH, ask, body, events, gather, whole};
 use support::{Server, eventually, within};
 
 const CALL: &str =
@@ -239,7 +239,7 @@ fn a_response_runs_in_the_background_and_is_followed() {
         let queued = whole(&queued);
         assert_eq!(queued.status, ResponseStatus::Queued);
         let path = format!("{PATH}/{}", queued.id);
-        play(&server, &tokens("done"), 2, "stop").await;
+        server.script.play(&tokens("done"), 2, 0, "stop").await;
         let mut done = whole(&client.get(&path).await);
         while !done.status.ended() {
             tokio::task::yield_now().await;
@@ -277,7 +277,7 @@ fn a_response_runs_in_the_background_and_is_followed() {
                 .as_bytes(),
             )
             .await;
-        play(&server, &tokens("followed"), 3, "stop").await;
+        server.script.play(&tokens("followed"), 3, 0, "stop").await;
         let live = follower.reply().await;
         let told = events(&live, 2);
         assert_eq!(told[0].name(), "response.in_progress");
@@ -458,7 +458,7 @@ fn a_response_belongs_to_the_key_that_made_it() {
             .send(with("first-key", "POST", PATH, &body(&json!({})).to_string()).as_bytes())
             .await;
         let ids = tokens("mine");
-        let (reply, _) = tokio::join!(client.reply(), play(&server, &ids, 9, "stop"));
+        let (reply, _) = tokio::join!(client.reply(), server.script.play(&ids, 9, 0, "stop"));
         let path = format!("{PATH}/{}", whole(&reply).id);
         for (key, status) in [("other-key", 404), ("first-key", 200)] {
             for (method, path) in [

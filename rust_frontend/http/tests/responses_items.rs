@@ -11,7 +11,7 @@ use octavo_wire::frontend::Logprobs;
 use octavo_wire::{Floats, Tokens};
 use serde_json::{Value, json};
 use support::model::{marked, tokens};
-use support::response::{PATH, ask, body, events, play, whole};
+use support::response::{PATH, ask, body, events, whole};
 use support::{Server, within};
 
 const CALL: &str =
@@ -192,13 +192,13 @@ fn another_key_finds_no_items() {
             .send(with("first-key", &body(&json!({}))).as_bytes())
             .await;
         let ids = tokens("mine");
-        let (reply, _) = tokio::join!(client.reply(), play(&server, &ids, 9, "stop"));
+        let (reply, _) = tokio::join!(client.reply(), server.script.play(&ids, 9, 0, "stop"));
         let id = whole(&reply).output[0].id().to_owned();
         let named = body(&json!({"input": [reference(&id), {"role": "user", "content": "a"}]}));
         client.send(with("other-key", &named).as_bytes()).await;
         client.reply().await.error(400, "item_not_found");
         client.send(with("first-key", &named).as_bytes()).await;
-        let (reply, call) = tokio::join!(client.reply(), play(&server, &ids, 9, "stop"));
+        let (reply, call) = tokio::join!(client.reply(), server.script.play(&ids, 9, 0, "stop"));
         assert_eq!(reply.head.status, 200);
         assert!(call.prompt().contains("mine"));
     });

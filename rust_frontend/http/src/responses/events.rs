@@ -17,7 +17,7 @@ use super::writer::Writer;
 use crate::app::AppState;
 use crate::live::Projection;
 use crate::output::Piece;
-use crate::sse::respond;
+use crate::sse::{respond, silence};
 
 /// A response, and where it is kept when it has ended.
 pub(super) struct Run {
@@ -57,11 +57,7 @@ impl Projection for Run {
 
     fn silence(&mut self, paused: bool) {
         if !self.writer.begin() {
-            self.writer.comment(if paused {
-                "waiting for the engine to come back"
-            } else {
-                "working"
-            });
+            self.writer.comment(silence(paused));
         }
     }
 

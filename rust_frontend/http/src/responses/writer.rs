@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::blocks::Blocks;
 use crate::logprobs::Shown;
 use crate::output::End;
+use crate::sse::write_comment;
 
 /// The only part of an item's content.
 const CONTENT: usize = 0;
@@ -64,9 +65,7 @@ impl Writer {
 
     /// Writes a comment line, which clients skip.
     pub(super) fn comment(&mut self, text: &'static str) {
-        self.buffer.extend_from_slice(b": ");
-        self.buffer.extend_from_slice(text.as_bytes());
-        self.buffer.extend_from_slice(b"\n\n");
+        write_comment(&mut self.buffer, text);
     }
 
     /// Tells that the response waits in the background.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use octavo_api::{ChatChunk, ChatCompletion, FinishReason, Usage};
 use serde_json::{Value, json};
 
-use super::Server;
 use super::client::{Client, Reply};
 use super::engine::Call;
+use super::{Server, with_fields};
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -130,11 +130,8 @@ fn join(all: &mut Option<String>, more: Option<String>) {
 
 /// A request with these fields.
 pub fn chat(fields: &Value) -> Value {
-    let mut body = json!({"model": "test", "messages": [{"role": "user", "content": "hi"}]});
-    body.as_object_mut()
-        .unwrap()
-        .extend(fields.as_object().unwrap().clone());
-    body
+    let body = json!({"model": "test", "messages": [{"role": "user", "content": "hi"}]});
+    with_fields(body, fields)
 }
 
 /// Sends a request and answers it with these tokens, so many a step.
@@ -147,15 +144,7 @@ pub async fn ask(
     finish: &str,
 ) -> (Answer, Call) {
     client.post(CHAT, &chat(fields)).await;
-    let play = async {
-        let call = server.script.call().await;
-        for part in tokens.chunks(step) {
-            call.steps.push(part, Some(0));
-            tokio::task::yield_now().await;
-        }
-        call.finish(finish);
-        call
-    };
+    let play = server.script.play(tokens, step, 0, finish);
     let (reply, call) = tokio::join!(client.reply(), play);
     let streamed = fields.get("stream") == Some(&json!(true));
     (Answer::of(&reply, streamed), call)

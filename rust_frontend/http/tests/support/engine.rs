@@ -70,6 +70,17 @@ impl Default for Script {
 }
 
 impl Script {
+    /// Answers the next request with these tokens, so many a step, after a prompt of which so much was cached.
+    pub async fn play(&self, ids: &[i32], step: usize, cached: u64, finish: &str) -> Call {
+        let call = self.call().await;
+        for part in ids.chunks(step) {
+            call.steps.push(part, Some(cached));
+            tokio::task::yield_now().await;
+        }
+        call.finish(finish);
+        call
+    }
+
     /// Waits for the next request.
     pub async fn call(&self) -> Call {
         loop {

@@ -3,20 +3,17 @@
 use octavo_api::{BlockDelta, ContentBlock, MessageAnswer, MessageEvent};
 use serde_json::{Value, json};
 
-use super::Server;
 use super::client::Reply;
 use super::engine::Call;
+use super::{Server, with_fields};
 
 pub const PATH: &str = "/v1/messages";
 
 /// A request with these fields.
 pub fn body(fields: &Value) -> Value {
     let messages = json!([{"role": "user", "content": "Weather in Lima?"}]);
-    let mut body = json!({"model": "test", "max_tokens": 50, "messages": messages});
-    body.as_object_mut()
-        .unwrap()
-        .extend(fields.as_object().unwrap().clone());
-    body
+    let body = json!({"model": "test", "max_tokens": 50, "messages": messages});
+    with_fields(body, fields)
 }
 
 /// The events of a stream, each with a name that is its type.
@@ -115,15 +112,7 @@ pub async fn ask(
 ) -> (Reply, Call) {
     let mut client = server.connect().await;
     client.post(PATH, &body(fields)).await;
-    let play = async {
-        let call = server.script.call().await;
-        for part in ids.chunks(step) {
-            call.steps.push(part, Some(16));
-            tokio::task::yield_now().await;
-        }
-        call.finish(finish);
-        call
-    };
+    let play = server.script.play(ids, step, 16, finish);
     tokio::join!(client.reply(), play)
 }
 

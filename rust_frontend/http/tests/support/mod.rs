@@ -24,6 +24,7 @@ use octavo_edge::{Keys, Listener, Place, Settings, Shutdown, TokenBudget, serve}
 use octavo_http::{App, PoolingModel, ResponseStore, StoreLimits};
 use octavo_render::{ParserSettings, Renderer};
 use octavo_telemetry::{EngineView, Metrics};
+use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use client::Client;
@@ -202,6 +203,13 @@ impl Server {
         self.find_series(head)
             .unwrap_or_else(|| panic!("no series {head}"))
     }
+}
+
+/// A body with further fields.
+pub fn with_fields(mut body: Value, fields: &Value) -> Value {
+    let all = body.as_object_mut().unwrap();
+    all.extend(fields.as_object().unwrap().clone());
+    body
 }
 
 /// Waits until `check` holds.

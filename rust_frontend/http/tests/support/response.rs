@@ -3,30 +3,15 @@
 use octavo_api::{NumberedEvent, OutputItem, ResponseEvent, ResponseObject};
 use serde_json::{Value, json};
 
-use super::Server;
 use super::client::Reply;
 use super::engine::Call;
+use super::{Server, with_fields};
 
 pub const PATH: &str = "/v1/responses";
 
 /// A request with these fields.
 pub fn body(fields: &Value) -> Value {
-    let mut body = json!({"model": "test", "input": "hi"});
-    body.as_object_mut()
-        .unwrap()
-        .extend(fields.as_object().unwrap().clone());
-    body
-}
-
-/// Answers the next request with these tokens, so many a step.
-pub async fn play(server: &Server, ids: &[i32], step: usize, finish: &str) -> Call {
-    let call = server.script.call().await;
-    for part in ids.chunks(step) {
-        call.steps.push(part, Some(0));
-        tokio::task::yield_now().await;
-    }
-    call.finish(finish);
-    call
+    with_fields(json!({"model": "test", "input": "hi"}), fields)
 }
 
 /// Asks, and answers with these tokens.
@@ -39,7 +24,8 @@ pub async fn ask(
 ) -> (Reply, Call) {
     let mut client = server.connect().await;
     client.post(PATH, &body(fields)).await;
-    tokio::join!(client.reply(), play(server, ids, step, finish))
+    let play = server.script.play(ids, step, 0, finish);
+    tokio::join!(client.reply(), play)
 }
 
 /// The response of an answer that is not streamed.
