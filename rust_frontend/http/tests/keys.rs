@@ -102,7 +102,10 @@ fn every_route_of_the_table_exists() {
 
 #[test]
 fn every_route_is_in_the_table() {
-    let own = include_str!("../src/app.rs").split(".route(\"").skip(1);
+    let app = include_str!("../src/app.rs").split(".route(\"").skip(1);
+    let pooling = include_str!("../src/pooling/mod.rs")
+        .split(".route(\"")
+        .skip(1);
     let rendering = include_str!("../../render_http/src/service.rs")
         .split("=> \"/")
         .skip(1);
@@ -110,13 +113,14 @@ fn every_route_is_in_the_table() {
         .split("post(\"/")
         .flat_map(|part| part.split("get(\"/"))
         .skip(1);
-    let paths: Vec<String> = own
+    let paths: Vec<String> = app
+        .chain(pooling)
         .map(str::to_owned)
         .chain(rendering.map(|rest| format!("/{rest}")))
         .chain(control.map(|rest| format!("/{rest}")))
         .filter_map(|rest| rest.split('"').next().map(str::to_owned))
         .collect();
-    assert!(paths.len() >= 35, "{paths:?}");
+    assert!(paths.len() >= 45, "{paths:?}");
     for path in paths {
         assert!(ACCESS.iter().any(|(known, _)| *known == path), "{path}");
     }
