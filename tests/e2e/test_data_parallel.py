@@ -13,6 +13,8 @@ from octavo.client import CallError, Client, generate_request
 from octavo.v1 import inference_pb2_grpc
 from tests.e2e.server import Server, running, wait_for
 from tests.e2e.test_crashes import ask_under_fire, blocks_are_back, check_all
+from tests.e2e.test_observability import expressions, hold
+from tests.e2e.test_stopping import send_as_strangers
 
 RANKS = 4
 TOKENS = 200
@@ -48,6 +50,7 @@ def test_all_are_told_of_and_counted_together(ranks: Server) -> None:
     blocks = info["engine"]["num_blocks"]  # of the first
     assert f'num_gpu_blocks="{RANKS * blocks}"' in ranks.get("/metrics").text
     assert ranks.get("/get_world_size").json() == {"world_size": RANKS}
+    hold(expressions(ranks=True), ranks)
 
 
 def test_a_rank_is_named_by_header_or_field_and_an_unknown_one_refused(ranks: Server) -> None:
@@ -107,6 +110,11 @@ def test_operations_reach_all(ranks: Server) -> None:
     assert post("/reset_prefix_cache").status_code == 200
     usage = complete(ranks, prompt, "1").json()["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_se04_no_socket_of_any_rank_runs_what_strangers_send(ranks: Server, tmp_path: Path) -> None:
+    send_as_strangers(ranks, tmp_path)
+    assert figures(ranks, "ready") == [True] * RANKS
 
 
 def test_a_prefix_is_followed_to_its_rank(ranks: Server) -> None:
