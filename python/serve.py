@@ -61,6 +61,7 @@ def serve(config: ServeConfig, name: str = "serve", on_ready: Callable[[str], No
     began = time.monotonic()
     frontend = frontend_program()
     _check_versions(frontend)
+    _check_parsers(config)
     files = model_files(config)
     tls = config.ssl_certfile is not None
     listens = listening(config.host, config.port, config.uds, tls=tls)
@@ -122,6 +123,16 @@ def _check_versions(frontend: str) -> None:
             raise ConfigError(
                 f"octavo {__version__} cannot work with {name} {version}: run `pip install {name}=={__version__}`"
             )
+
+
+def _check_parsers(config: ServeConfig) -> None:
+    """Refuse names of formats that nobody knows; raises ConfigError. Files of formats are the frontend's to read."""
+    if config.format_file:
+        return
+    given = (("--tool-call-parser", config.tool_call_parser), ("--reasoning-parser", config.reasoning_parser))
+    for (flag, name), known in zip(given, octavo_native.parser_names(), strict=True):
+        if name and name not in ("auto", *known):
+            raise ConfigError(f"{flag} {name}: there is no such format; there are auto, {', '.join(known)}")
 
 
 def _check_frontend(frontend: str, folder: Path) -> None:
