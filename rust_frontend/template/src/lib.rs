@@ -22,6 +22,7 @@ mod printf;
 mod repr;
 mod source;
 mod spans;
+mod syntax;
 mod tags;
 mod value;
 

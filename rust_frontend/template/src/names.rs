@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt};
+use minijinja::machinery::ast::{BinOpKind, Expr, Stmt};
 use minijinja::machinery::{Span, parse};
 use minijinja::{Environment, context};
 
 use crate::error::describe;
 use crate::operators::{self, Call};
+use crate::syntax::{bodies, expressions, parts};
 
 /// Filters whose result Jinja2 marks as HTML.
 const MARKUP: [&str; 4] = ["safe", "escape", "e", "forceescape"];
@@ -79,61 +80,34 @@ impl<'a> Walk<'a, '_> {
 
     fn stmt(&mut self, stmt: &Stmt<'a>) {
         match stmt {
-            Stmt::Template(node) => self.body(&node.children),
-            Stmt::EmitExpr(node) => self.expr(&node.expr),
-            Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
-            Stmt::ForLoop(node) => {
-                self.define(&node.target);
-                self.expr(&node.iter);
-                node.filter_expr.iter().for_each(|expr| self.expr(expr));
-                self.body(&node.body);
-                self.body(&node.else_body);
-            }
-            Stmt::IfCond(node) => {
-                self.expr(&node.expr);
-                self.body(&node.true_body);
-                self.body(&node.false_body);
-            }
+            Stmt::ForLoop(node) => self.define(&node.target),
             Stmt::WithBlock(node) => {
-                for (target, expr) in &node.assignments {
-                    self.define(target);
-                    self.expr(expr);
-                }
-                self.body(&node.body);
+                let targets = node.assignments.iter().map(|(target, _)| target);
+                targets.for_each(|target| self.define(target));
             }
-            Stmt::Set(node) => {
-                self.define(&node.target);
-                self.expr(&node.expr);
-            }
-            Stmt::SetBlock(node) => {
-                self.define(&node.target);
-                node.filter.iter().for_each(|expr| self.expr(expr));
-                self.body(&node.body);
-            }
-            Stmt::FilterBlock(node) => {
-                self.expr(&node.filter);
-                self.body(&node.body);
-            }
+            Stmt::Set(node) => self.define(&node.target),
+            Stmt::SetBlock(node) => self.define(&node.target),
             Stmt::Macro(node) => {
                 self.defined.insert(node.name);
                 node.args.iter().for_each(|arg| self.define(arg));
-                node.defaults.iter().for_each(|expr| self.expr(expr));
                 self.body(&node.body);
             }
             Stmt::CallBlock(node) => {
-                self.expr(&node.call.expr);
-                self.args(&node.call.args);
                 node.macro_decl.args.iter().for_each(|arg| self.define(arg));
                 self.body(&node.macro_decl.body);
             }
+            Stmt::Block(node) => self.body(&node.body),
             Stmt::Do(node) => self.refuse("the tag do", node.span()),
             Stmt::AutoEscape(node) => self.refuse("the tag autoescape", node.span()),
-            Stmt::Block(node) => self.body(&node.body),
             Stmt::Extends(node) => self.refuse("the tag extends", node.span()),
             Stmt::Include(node) => self.refuse("the tag include", node.span()),
             Stmt::Import(node) => self.refuse("the tag import", node.span()),
             Stmt::FromImport(node) => self.refuse("the tag from", node.span()),
+            _ => {}
         }
+        let read = expressions(stmt).into_iter();
+        read.for_each(|expr| self.expr(expr));
+        bodies(stmt).into_iter().for_each(|body| self.body(body));
     }
 
     fn define(&mut self, target: &Expr<'a>) {
@@ -149,72 +123,17 @@ impl<'a> Walk<'a, '_> {
 
     fn expr(&mut self, expr: &Expr<'a>) {
         match expr {
-            Expr::Var(_) | Expr::Const(_) => {}
-            Expr::Slice(node) => {
-                self.expr(&node.expr);
-                [&node.start, &node.stop, &node.step]
-                    .into_iter()
-                    .flatten()
-                    .for_each(|part| self.expr(part));
-            }
-            Expr::UnaryOp(node) => self.expr(&node.expr),
-            Expr::BinOp(node) => {
-                self.operator(node.op, &node.left, &node.right, node.span());
-                self.expr(&node.left);
-                self.expr(&node.right);
-            }
-            Expr::Compare(node) => {
-                self.expr(&node.expr);
-                node.ops.iter().for_each(|op| self.expr(&op.expr));
-            }
-            Expr::IfExpr(node) => {
-                self.expr(&node.test_expr);
-                self.expr(&node.true_expr);
-                node.false_expr.iter().for_each(|part| self.expr(part));
-            }
-            Expr::Filter(node) => {
-                self.named("filter", node.name, node.span());
-                node.expr.iter().for_each(|part| self.expr(part));
-                self.args(&node.args);
-            }
-            Expr::Test(node) => {
-                self.named("test", node.name, node.span());
-                self.expr(&node.expr);
-                self.args(&node.args);
-            }
-            Expr::GetAttr(node) => self.expr(&node.expr),
-            Expr::GetItem(node) => {
-                self.expr(&node.expr);
-                self.expr(&node.subscript_expr);
-            }
+            Expr::BinOp(node) => self.operator(node.op, &node.left, &node.right, node.span()),
+            Expr::Filter(node) => self.named("filter", node.name, node.span()),
+            Expr::Test(node) => self.named("test", node.name, node.span()),
             Expr::Call(node) => {
-                match &node.expr {
-                    Expr::Var(name) => self.called.push((name.id, name.span().start_line)),
-                    other => self.expr(other),
-                }
-                self.args(&node.args);
-            }
-            Expr::List(node) => node.items.iter().for_each(|item| self.expr(item)),
-            Expr::Tuple(node) => node.items.iter().for_each(|item| self.expr(item)),
-            Expr::Map(node) => node
-                .keys
-                .iter()
-                .chain(&node.values)
-                .for_each(|item| self.expr(item)),
-        }
-    }
-
-    fn args(&mut self, args: &[CallArg<'a>]) {
-        for arg in args {
-            match arg {
-                CallArg::Pos(expr)
-                | CallArg::Kwarg(_, expr)
-                | CallArg::PosSplat(expr)
-                | CallArg::KwargSplat(expr) => {
-                    self.expr(expr);
+                if let Expr::Var(name) = &node.expr {
+                    self.called.push((name.id, name.span().start_line));
                 }
             }
+            _ => {}
         }
+        parts(expr).into_iter().for_each(|part| self.expr(part));
     }
 
     /// Notes a filter or test that does not exist: a branch that reaches it fails, all others render.

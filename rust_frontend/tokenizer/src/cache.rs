@@ -15,6 +15,9 @@ use aho_corasick::{AhoCorasick, MatchKind};
 /// Bytes after which a chunk ends at the next special token.
 const CHUNK: usize = 1 << 10;
 
+/// Bytes from which on a whole text is kept.
+const WHOLE: usize = 1 << 8;
+
 /// Bytes of text and ids that one generation holds. There are two.
 const GENERATION: usize = 24 << 20;
 
@@ -38,6 +41,8 @@ pub(crate) struct EncodingCache {
     ends: Vec<bool>,
     /// Whether what follows a token may make another one of it, by its place in the list.
     open: Vec<bool>,
+    /// Shorter texts are encoded anew.
+    least: usize,
     hashing: RandomState,
     generations: Mutex<Generations>,
 }
@@ -81,6 +86,7 @@ impl EncodingCache {
             tokens: Some(matcher.ok()?),
             ends: tokens.iter().map(|(_, plain)| *plain).collect(),
             open: open(texts())?,
+            least: 2 * CHUNK,
             hashing: RandomState::new(),
             generations: Mutex::default(),
         })
@@ -92,6 +98,7 @@ impl EncodingCache {
             tokens: None,
             ends: Vec::new(),
             open: Vec::new(),
+            least: WHOLE,
             hashing: RandomState::new(),
             generations: Mutex::default(),
         }
@@ -103,7 +110,7 @@ impl EncodingCache {
         text: &str,
         mut encode: impl FnMut(&str) -> Result<Vec<u32>, E>,
     ) -> Result<Vec<u32>, E> {
-        if text.len() < 2 * CHUNK {
+        if text.len() < self.least {
             return encode(text);
         }
         let mut ids = Vec::with_capacity(text.len() / 3);
@@ -325,6 +332,19 @@ mod tests {
             // The first text is short and not kept.
             assert!(calls <= 51, "{calls} calls");
         }
+    }
+
+    #[test]
+    fn whole_texts_are_encoded_once() {
+        let cache = EncodingCache::of_whole_texts();
+        let (turns, mut calls) = (["a", "b"].map(|turn| turn.repeat(WHOLE)), 0);
+        for turn in turns.iter().chain(&turns) {
+            assert_eq!(lengths(&cache, turn, &mut calls), [256]);
+        }
+        assert_eq!(calls, 2);
+        lengths(&cache, &turns[0][1..], &mut calls);
+        lengths(&cache, &turns[0][1..], &mut calls);
+        assert_eq!(calls, 4, "what is short is not kept");
     }
 
     #[test]

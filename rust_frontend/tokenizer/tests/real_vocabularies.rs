@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Pair, REAL, in_pieces, real, shared};
+use support::{Pair, REAL, cases, in_pieces, real, shared};
 
 /// All vocabularies, loaded once; none where they are absent.
 fn vocabularies() -> &'static [(&'static str, Pair)] {
@@ -30,6 +30,17 @@ fn ids(vocab: u32, odd: Vec<u32>) -> impl Strategy<Value = Vec<u32>> {
     )
 }
 
+/// Any text: mostly characters that print, with white space between them, or any characters at all.
+fn text() -> impl Strategy<Value = String> {
+    let marks =
+        proptest::sample::select(vec!["<|im_end|>", "<|endoftext|>", "'s", "é", "e\u{301}"]);
+    let printing = ("\\PC{0,20}[ \\n\\t]{0,3}", marks, "\\PC{0,20}");
+    prop_oneof![
+        2 => printing.prop_map(|(head, mark, tail)| format!("{head}{mark}{tail}")),
+        1 => prop::collection::vec(any::<char>(), 0..30).prop_map(String::from_iter),
+    ]
+}
+
 #[test]
 fn pieces_join_to_the_whole_decode() {
     for (name, pair) in vocabularies() {
@@ -40,7 +51,7 @@ fn pieces_join_to_the_whole_decode() {
         let vocab = u32::try_from(pair.ours.vocab_size()).unwrap();
         let cuts = prop::collection::vec(1usize..6, 1..5);
         let mut runner = TestRunner::new(Config {
-            cases: 400,
+            cases: cases(400),
             failure_persistence: None,
             ..Config::default()
         });
@@ -79,12 +90,12 @@ fn every_id_decodes_as_in_the_reference() {
 fn encoding_equals_the_reference_and_comes_back() {
     for (_, pair) in vocabularies() {
         let mut runner = TestRunner::new(Config {
-            cases: 100,
+            cases: cases(100),
             failure_persistence: None,
             ..Config::default()
         });
         runner
-            .run(&"\\PC{0,20}[ \\n\\t]{0,3}\\PC{0,20}", |text| {
+            .run(&text(), |text| {
                 let ids = pair.ours.encode(&text, false).unwrap();
                 let theirs = pair.theirs.encode(text.as_str(), false).unwrap();
                 prop_assert_eq!(&ids, theirs.get_ids());

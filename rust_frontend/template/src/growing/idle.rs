@@ -6,7 +6,7 @@
 use minijinja::machinery::ast::{BinOpKind, Expr, ForLoop, Stmt};
 
 use super::survey::{MESSAGES, Survey};
-use super::syntax::{attribute, parts, variable};
+use crate::syntax::{attribute, parts, variable};
 
 /// The attribute of a namespace without which a loop does nothing.
 pub(crate) fn flag<'a>(survey: &Survey<'_, 'a>, node: &ForLoop<'a>) -> Option<(&'a str, &'a str)> {

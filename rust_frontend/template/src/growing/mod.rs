@@ -18,7 +18,6 @@ mod plan;
 mod run;
 mod steps;
 mod survey;
-mod syntax;
 mod turns;
 mod uses;
 

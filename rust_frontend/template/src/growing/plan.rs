@@ -6,8 +6,8 @@ use minijinja::{Environment, Value};
 
 use super::idle;
 use super::survey::Survey;
-use super::syntax::{mentions, variable};
 use super::uses::{Name, Uses};
+use crate::syntax::{mentions, variable};
 use crate::tags;
 
 /// The function that a loop begins with.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::machinery::ast::{Expr, Macro, Stmt};
 
-use super::syntax::{bodies, mentions, variable};
+use crate::syntax::{bodies, mentions, variable};
 
 /// The variable that holds the conversation.
 pub(crate) const MESSAGES: &str = "messages";

@@ -7,7 +7,7 @@ use minijinja::machinery::ast::{BinOpKind, CompareOpKind, Expr, Macro, Stmt};
 
 use super::plan::Relation;
 use super::survey::Survey;
-use super::syntax::{arguments, attribute, parts, variable};
+use crate::syntax::{arguments, attribute, bodies, expressions, parts, variable};
 
 /// What a loop may ask of `loop`.
 const KNOWN: [&str; 9] = [
@@ -162,8 +162,12 @@ impl<'s, 't, 'a> Uses<'s, 't, 'a> {
 
     fn stmt(&mut self, stmt: &'t Stmt<'a>) {
         match stmt {
-            Stmt::EmitExpr(node) => self.expr(&node.expr),
             Stmt::EmitRaw(_) | Stmt::Continue(_) | Stmt::Break(_) => {}
+            Stmt::EmitExpr(_) | Stmt::IfCond(_) | Stmt::FilterBlock(_) => {
+                let read = expressions(stmt).into_iter();
+                read.for_each(|expr| self.expr(expr));
+                bodies(stmt).into_iter().for_each(|body| self.body(body));
+            }
             Stmt::ForLoop(node) => {
                 self.expr(&node.iter);
                 self.assign(&node.target);
@@ -173,11 +177,6 @@ impl<'s, 't, 'a> Uses<'s, 't, 'a> {
                 self.with_owner(Owner::Inner, |uses| uses.body(&node.body));
                 self.body(&node.else_body);
                 self.refused |= node.recursive;
-            }
-            Stmt::IfCond(node) => {
-                self.expr(&node.expr);
-                self.body(&node.true_body);
-                self.body(&node.false_body);
             }
             Stmt::WithBlock(node) => {
                 for (target, expr) in &node.assignments {
@@ -194,10 +193,6 @@ impl<'s, 't, 'a> Uses<'s, 't, 'a> {
                 self.body(&node.body);
                 node.filter.iter().for_each(|expr| self.expr(expr));
                 self.assign(&node.target);
-            }
-            Stmt::FilterBlock(node) => {
-                self.body(&node.body);
-                self.expr(&node.filter);
             }
             _ => self.refused = true,
         }

@@ -18,6 +18,12 @@ pub const REAL: [&str; 7] = [
     "refact",
 ];
 
+/// How many cases a property is tried with: `OCTAVO_PROPERTY_SCALE` times the usual number.
+pub fn cases(usual: u32) -> u32 {
+    let scale = std::env::var("OCTAVO_PROPERTY_SCALE").ok();
+    usual * scale.map_or(1, |scale| scale.parse().unwrap())
+}
+
 /// The folder of shared material; `None`, with the reason printed, where it is absent.
 pub fn shared(part: &str) -> Option<PathBuf> {
     let root = std::env::var_os("OCTAVO_SHARED").map_or_else(

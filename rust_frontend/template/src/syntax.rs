@@ -15,6 +15,26 @@ pub(crate) fn bodies<'t, 'a>(stmt: &'t Stmt<'a>) -> Vec<&'t [Stmt<'a>]> {
     }
 }
 
+/// The expressions that a statement reads; what it assigns is not among them.
+pub(crate) fn expressions<'t, 'a>(stmt: &'t Stmt<'a>) -> Vec<&'t Expr<'a>> {
+    match stmt {
+        Stmt::EmitExpr(node) => vec![&node.expr],
+        Stmt::ForLoop(node) => std::iter::once(&node.iter)
+            .chain(&node.filter_expr)
+            .collect(),
+        Stmt::IfCond(node) => vec![&node.expr],
+        Stmt::WithBlock(node) => node.assignments.iter().map(|(_, expr)| expr).collect(),
+        Stmt::Set(node) => vec![&node.expr],
+        Stmt::SetBlock(node) => node.filter.iter().collect(),
+        Stmt::FilterBlock(node) => vec![&node.filter],
+        Stmt::Macro(node) => node.defaults.iter().collect(),
+        Stmt::CallBlock(node) => std::iter::once(&node.call.expr)
+            .chain(arguments(&node.call.args))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The parts of an expression.
 pub(crate) fn parts<'t, 'a>(expr: &'t Expr<'a>) -> Vec<&'t Expr<'a>> {
     match expr {
