@@ -15,7 +15,7 @@ WHEELS := target/wheels
 # Files of Python tests that run at once. Tests that start servers wait more than they compute.
 JOBS ?= 2
 # Sources that the three Rust distributions are made of.
-RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' 2>/dev/null)
+RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' -o -name '*.html' 2>/dev/null)
 
 .PHONY: help demo test test-oldest chaos clients lm-eval lint audit proto oracle build tools clean
 

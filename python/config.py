@@ -99,6 +99,7 @@ class FrontendConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     log_level: str = "info"
     trust_request_chat_template: bool = False  # whether requests may bring a chat_template
     enable_prompt_embeds: bool = False  # whether prompts of completions may be vectors
+    enable_per_request_metrics: bool = False  # whether chats and completions say when their tokens came
     response_store: str | None = None  # file of the responses that are kept; None: memory
     response_store_max_bytes: int = 256 << 20  # of all of them; 0: none are kept
     response_store_max_age_s: float = 30 * 86400.0
@@ -297,6 +298,9 @@ class ServeConfig(EdgeSettings):
     )
     enable_prompt_embeds: bool = switched(
         False, "Model", "take prompt_embeds of /v1/completions: a vector for each token in place of text"
+    )
+    enable_per_request_metrics: bool = switched(
+        False, "Chat", "put metrics into chats and completions: queue, first token, tokens per second"
     )
     max_num_seqs: int = setting(256, count(1, 65536), "Engine", "requests that run at once")
     enable_prefix_caching: bool = switched(True, "Engine", "reuse KV blocks of prompts that begin alike")

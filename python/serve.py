@@ -190,6 +190,7 @@ def _write_configs(
         log_level=config.log_level,
         trust_request_chat_template=config.trust_request_chat_template,
         enable_prompt_embeds=config.enable_prompt_embeds,
+        enable_per_request_metrics=config.enable_per_request_metrics,
         edge=config.edge(),
         pooling=pooling_plan(config, files),
     )

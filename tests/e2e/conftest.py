@@ -34,3 +34,12 @@ def programs() -> Programs:
         return Programs.find()
     except ConfigError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def surface(tiny: Path) -> Iterator[Server]:
+    """A server of the tiny model for the tests of the whole API, which share it: a short context, parsers, no keys."""
+    flags = ("--served-model-name", "tiny", "--dtype", "float32", "--kv-cache-memory-bytes", "16M")
+    parsers = ("--tool-call-parser", "hermes", "--enable-auto-tool-choice")
+    with running(tiny, *flags, "--max-model-len", "256", *parsers) as running_server:
+        yield running_server

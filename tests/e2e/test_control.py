@@ -188,7 +188,7 @@ def test_without_a_store_requests_wait_for_the_weights(tiny: Path, other: Path) 
         wait_for(lambda: trainer.get("/server_info")["engine"]["state"] == "unusable", 60, "unusable")
         body = {"model": "tiny", "prompt": PROMPT, "max_tokens": 8}
         answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
-        assert answer.status_code == 500 and "the weights of version 'new' are gone" in answer.text
+        assert answer.status_code == 503 and "the weights of version 'new' are gone" in answer.text
         trainer.post("/pause", mode="keep")
         trainer.post("/init_weight_transfer_engine", {"init_info": {"backend": "shm"}})
         trainer.post("/start_weight_update")

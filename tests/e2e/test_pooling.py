@@ -235,8 +235,16 @@ def test_routes_of_tokens_refuse(embedder: Embedder) -> None:
     refused(embedder.post("/classify", input="a"), "model")
     with pytest.raises(openai.NotFoundError):
         client.embeddings.create(model="other", input="a")
-    answer = embedder.post("/v1/embeddings", input="a", colour="red", user="me")
-    assert answer.headers["x-octavo-warning"] == "ignored fields: colour"
+    bodies: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("/v1/embeddings", {"input": "a", "user": "me"}),
+        ("/pooling", {"input": "a"}),
+        ("/v2/embed", {"texts": ["a"]}),
+        ("/score", {"text_1": "a", "text_2": "b"}),
+        ("/rerank", {"query": "a", "documents": ["b"]}),
+    )
+    for path, body in bodies:
+        answer = embedder.post(path, **body, colour="red")
+        assert answer.headers["x-octavo-warning"] == "ignored fields: colour", path
 
 
 def test_a_crash_is_a_pause(embedder: Embedder) -> None:

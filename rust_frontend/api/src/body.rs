@@ -69,6 +69,16 @@ impl Body {
         named.next().map(|(name, _)| name.as_str())
     }
 
+    /// All fields that nobody has taken.
+    #[must_use]
+    pub(crate) fn names_left(self) -> Vec<String> {
+        let left = self
+            .fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null());
+        left.map(|(name, _)| name).collect()
+    }
+
     /// The model that the request names; `None` where it names none.
     ///
     /// # Errors

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One call of an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// By which the tool's result refers to it.
     pub id: String,
@@ -17,7 +18,7 @@ pub struct ToolCall {
 }
 
 /// What a call calls.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionCall {
     /// Name of the tool.
     pub name: String,
@@ -40,7 +41,7 @@ impl ToolCall {
 }
 
 /// What a chunk adds to one call: id, type and name in its first, arguments in the others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCallDelta {
     /// Place of the call in the answer, from 0.
     pub index: usize,
@@ -55,7 +56,7 @@ pub struct ToolCallDelta {
 }
 
 /// What a chunk adds to a function call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionDelta {
     /// In the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]

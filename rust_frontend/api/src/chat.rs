@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::field;
+use crate::generate::{StreamOptions, request_id};
 use crate::message::{Content, Message};
 use crate::reasoning::ReasoningFields;
 use crate::sampling::SamplingFields;
@@ -57,10 +58,14 @@ pub struct ChatRequest {
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
     pub include_usage: bool,
+    /// Whether every chunk carries the usage so far.
+    pub continuous_usage: bool,
     /// Whether the answer carries the token ids of prompt and output.
     pub return_token_ids: bool,
     /// Whoever the client says is behind it; for logs.
     pub user: Option<String>,
+    /// What the client calls the request; names the answer, behind a prefix.
+    pub request_id: Option<String>,
     /// Names of fields that nobody knows.
     pub ignored: Vec<String>,
 }
@@ -87,7 +92,7 @@ impl ChatRequest {
         let mut sampling =
             SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
         sampling.extras.take_chat_logprobs(&mut fields)?;
-        let (stream, include_usage) = stream(&mut fields)?;
+        let (stream, options) = stream(&mut fields)?;
         sampling.extras.check_stream(stream)?;
         Ok(Self {
             model: field::string(&mut fields, "model")?,
@@ -100,11 +105,81 @@ impl ChatRequest {
             sampling,
             scheduling: SchedulingFields::take(&mut fields)?,
             stream,
-            include_usage,
+            include_usage: options.include_usage,
+            continuous_usage: options.continuous_usage_stats,
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
+            request_id: request_id(&mut fields)?,
             ignored: unsupported::unknown(Route::Chat, fields),
         })
+    }
+}
+
+/// Most conversations of a request, as of prompts.
+const MAX_CONVERSATIONS: usize = 1024;
+
+impl ChatRequest {
+    /// Checks a body whose `messages` is a list of conversations. Returns one request for each, in order.
+    ///
+    /// # Errors
+    /// As [`Self::from_body`]; what belongs to one conversation, and more conversations than a request may hold.
+    pub fn batch(mut body: Body) -> Result<Vec<Self>, ApiError> {
+        let given = field::list(&mut body.fields, "messages")?
+            .ok_or_else(|| ApiError::missing("messages"))?;
+        if given.is_empty() || given.len() > MAX_CONVERSATIONS {
+            let message = format!(
+                "'messages' must hold from 1 to {MAX_CONVERSATIONS} conversations; got {}.",
+                given.len()
+            );
+            return Err(ApiError::invalid("messages", message));
+        }
+        let mut conversations = Vec::with_capacity(given.len());
+        for (index, messages) in given.into_iter().enumerate() {
+            let path = format!("messages.{index}");
+            if !messages.is_array() {
+                return Err(field::wrong(&path, "a list of messages", &messages));
+            }
+            let mut fields = Map::new();
+            fields.insert("messages".to_owned(), messages);
+            let read = Message::take_all(&mut fields);
+            conversations.push(read.map_err(|error| error.of_conversation(index))?);
+        }
+        if body.fields.get("echo") == Some(&Value::Bool(true)) {
+            return Err(Self::not_in_batches("echo"));
+        }
+        let placeholder = serde_json::json!([{"role": "user", "content": ""}]);
+        body.fields.insert("messages".to_owned(), placeholder);
+        let asked = Self::from_body(body)?;
+        asked.fits_batches()?;
+        let request = |messages| Self {
+            messages,
+            ..asked.clone()
+        };
+        Ok(conversations.into_iter().map(request).collect())
+    }
+
+    /// Refuses what an answer to several conversations has no place for.
+    fn fits_batches(&self) -> Result<(), ApiError> {
+        let refused = [
+            (self.stream, "stream"),
+            (!self.tools.tools.is_empty(), "tools"),
+            (self.return_token_ids, "return_token_ids"),
+            (
+                self.sampling.extras.prompt_logprobs.is_some(),
+                "prompt_logprobs",
+            ),
+        ];
+        match refused.iter().find(|(asked, _)| *asked) {
+            None => Ok(()),
+            Some((_, name)) => Err(Self::not_in_batches(name)),
+        }
+    }
+
+    fn not_in_batches(name: &str) -> ApiError {
+        let message = format!(
+            "'{name}' is not supported with several conversations. Leave it out, or send one request for each."
+        );
+        ApiError::unsupported(name, message)
     }
 }
 
@@ -137,11 +212,11 @@ fn template(fields: &mut Map<String, Value>) -> Result<TemplateFields, ApiError>
     })
 }
 
-/// Reads `stream` and `stream_options`: whether to stream, and whether with usage.
-pub(crate) fn stream(fields: &mut Map<String, Value>) -> Result<(bool, bool), ApiError> {
+/// Reads `stream` and `stream_options`.
+pub(crate) fn stream(fields: &mut Map<String, Value>) -> Result<(bool, StreamOptions), ApiError> {
     let stream = field::boolean(fields, "stream")?.unwrap_or(false);
     let Some(mut options) = field::object(fields, "stream_options")? else {
-        return Ok((stream, false));
+        return Ok((stream, StreamOptions::default()));
     };
     if !stream {
         return Err(ApiError::invalid(
@@ -149,8 +224,13 @@ pub(crate) fn stream(fields: &mut Map<String, Value>) -> Result<(bool, bool), Ap
             "'stream_options' is allowed only when 'stream' is true.",
         ));
     }
-    let usage = field::boolean(&mut options, "include_usage")
-        .map_err(|error| error.on("stream_options.include_usage"))?
-        .unwrap_or(false);
-    Ok((stream, usage))
+    let mut option = |name: &str| match field::boolean(&mut options, name) {
+        Ok(given) => Ok(given.unwrap_or(false)),
+        Err(error) => Err(error.within("stream_options")),
+    };
+    let options = StreamOptions {
+        include_usage: option("include_usage")?,
+        continuous_usage_stats: option("continuous_usage_stats")?,
+    };
+    Ok((stream, options))
 }

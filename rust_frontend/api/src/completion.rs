@@ -8,6 +8,7 @@ use crate::body::Body;
 use crate::chat::stream;
 use crate::error::ApiError;
 use crate::field;
+use crate::generate::request_id;
 use crate::sampling::{SamplingFields, token_id};
 use crate::scheduling::SchedulingFields;
 use crate::structured::StructuredFields;
@@ -55,10 +56,14 @@ pub struct CompletionRequest {
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
     pub include_usage: bool,
+    /// Whether every chunk carries the usage so far.
+    pub continuous_usage: bool,
     /// Whether the answer carries the token ids of prompt and output.
     pub return_token_ids: bool,
     /// Whoever the client says is behind it; for logs.
     pub user: Option<String>,
+    /// What the client calls the request; names the answer, behind a prefix.
+    pub request_id: Option<String>,
     /// Names of fields that nobody knows.
     pub ignored: Vec<String>,
 }
@@ -89,7 +94,7 @@ impl CompletionRequest {
         let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
         sampling.max_tokens = sampling.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
         sampling.extras.take_completion_logprobs(&mut fields)?;
-        let (stream, include_usage) = stream(&mut fields)?;
+        let (stream, options) = stream(&mut fields)?;
         sampling.extras.check_stream(stream)?;
         Ok(Self {
             model: field::string(&mut fields, "model")?,
@@ -101,9 +106,11 @@ impl CompletionRequest {
             sampling,
             scheduling: SchedulingFields::take(&mut fields)?,
             stream,
-            include_usage,
+            include_usage: options.include_usage,
+            continuous_usage: options.continuous_usage_stats,
             return_token_ids: field::boolean(&mut fields, "return_token_ids")?.unwrap_or(false),
             user: field::string(&mut fields, "user")?,
+            request_id: request_id(&mut fields)?,
             ignored: unsupported::unknown(Route::Completion, fields),
         })
     }

@@ -1,5 +1,6 @@
 //! The derender routes: what `/inference/v1/generate` answered, to what the OpenAI routes would have answered.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -22,6 +23,8 @@ pub struct DerenderRequest {
     pub request: Option<Body>,
     /// What the engine answered.
     pub input: DerenderInput,
+    /// Names of fields that nobody knows.
+    pub ignored: Vec<String>,
 }
 
 /// Whole answers, or one event of a stream.
@@ -76,7 +79,7 @@ pub struct GeneratedChoice {
 }
 
 /// What a stream's caller carries from event to event: the server keeps nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamState {
     /// Of all events.
@@ -87,8 +90,17 @@ pub struct StreamState {
     pub choices: Vec<ChoiceState>,
 }
 
+/// The answer to an event of a stream.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Derendered<T> {
+    /// The event as the OpenAI route would have written it.
+    pub chunk: T,
+    /// For the next event.
+    pub stream_state: StreamState,
+}
+
 /// Of one output.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChoiceState {
     /// From 0.
@@ -139,6 +151,7 @@ impl DerenderRequest {
             model: field::string(&mut fields, "model")?,
             request,
             input,
+            ignored: Body::from(fields).names_left(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! The one error of all HTTP routes, and the body that clients see.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What kind of failure it is; decides status and `type`.
@@ -292,6 +293,23 @@ impl ApiError {
         self.within(outer)
     }
 
+    /// Says in which of several conversations the field `messages` is at fault.
+    #[must_use]
+    pub(crate) fn of_conversation(mut self, index: usize) -> Self {
+        if let Some(rest) = self
+            .param
+            .as_deref()
+            .and_then(|it| it.strip_prefix("messages"))
+        {
+            let whole = format!("messages.{index}{rest}");
+            self.message = self
+                .message
+                .replace("'messages", &format!("'messages.{index}"));
+            self.param = Some(whole);
+        }
+        self
+    }
+
     /// Says which of several values of the field `name` is at fault.
     #[must_use]
     pub fn entry(self, name: &str, index: usize) -> Self {
@@ -323,14 +341,14 @@ impl ApiError {
 }
 
 /// `{"error": {...}}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorObject,
 }
 
 /// What stands in `error`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorObject {
     /// For people.
     pub message: String,

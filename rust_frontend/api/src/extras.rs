@@ -39,6 +39,8 @@ pub struct ExtraFields {
     pub prompt_logprobs: Option<i32>,
     /// These instead of the best.
     pub logprob_token_ids: Vec<i32>,
+    /// Whether log probabilities name tokens by their ids, `token_id:7`, which no two share.
+    pub tokens_as_ids: bool,
     /// When to end an output that turns in circles.
     pub repetition_detection: Option<RepetitionFields>,
     /// When to end thoughts.
@@ -89,6 +91,7 @@ impl Default for ExtraFields {
             logprobs: None,
             prompt_logprobs: None,
             logprob_token_ids: Vec::new(),
+            tokens_as_ids: false,
             repetition_detection: None,
             thinking: None,
             stream_interval: 1,
@@ -115,6 +118,7 @@ impl ExtraFields {
             logprobs: None,
             prompt_logprobs: count(fields, "prompt_logprobs")?,
             logprob_token_ids: ids(fields, "logprob_token_ids")?,
+            tokens_as_ids: false,
             repetition_detection: repetition(fields)?,
             thinking: thinking(fields)?,
             stream_interval: small(fields, "stream_interval", 1, i64::from(u32::MAX))?.unwrap_or(1),
@@ -137,6 +141,12 @@ impl ExtraFields {
             return Err(ApiError::invalid("top_logprobs", message));
         }
         self.logprobs = (wanted || !self.logprob_token_ids.is_empty()).then(|| top.unwrap_or(0));
+        self.take_names(fields)
+    }
+
+    fn take_names(&mut self, fields: &mut Map<String, Value>) -> Result<(), ApiError> {
+        let given = field::boolean(fields, "return_tokens_as_token_ids")?;
+        self.tokens_as_ids = given.unwrap_or(false);
         Ok(())
     }
 
@@ -156,7 +166,7 @@ impl ExtraFields {
     ) -> Result<(), ApiError> {
         let implied = (!self.logprob_token_ids.is_empty()).then_some(0);
         self.logprobs = count(fields, "logprobs")?.or(implied);
-        Ok(())
+        self.take_names(fields)
     }
 }
 

@@ -7,6 +7,14 @@ use crate::error::ApiError;
 /// Quotes at most this many bytes of a wrong value.
 const SHOWN: usize = 60;
 
+#[cfg(test)]
+thread_local! {
+    /// The names of all fields that this thread has asked for.
+    pub(crate) static ASKED: std::cell::RefCell<std::collections::BTreeSet<String>> = const {
+        std::cell::RefCell::new(std::collections::BTreeSet::new())
+    };
+}
+
 /// Bodies with no more fields than this are searched from the front: nearly all names that are looked for are not there,
 /// which comparing lengths shows sooner than hashing.
 const FEW: usize = 24;
@@ -22,6 +30,8 @@ pub(crate) fn get<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a 
 
 /// Takes a field; null counts as absent.
 pub(crate) fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    #[cfg(test)]
+    ASKED.with(|asked| asked.borrow_mut().insert(name.to_owned()));
     let found = if fields.len() > FEW {
         fields.get_mut(name)
     } else {

@@ -1,5 +1,6 @@
 //! `POST /inference/v1/generate`: token ids in, token ids out. Its body is what the render routes answer with.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,9 +33,16 @@ pub struct GenerateRequest {
     pub stream: bool,
     /// Whether the stream's last chunk carries the usage.
     pub include_usage: bool,
+    /// Whether every chunk carries the usage so far.
+    pub continuous_usage: bool,
     /// When it is served, and with whom it shares cached prefixes.
     pub scheduling: SchedulingFields,
+    /// Names of fields that nobody knows.
+    pub ignored: Vec<String>,
 }
+
+/// What render routes tell beside the prompt.
+const BESIDE: [&str; 3] = ["token_offsets", "assistant_tokens_mask", "prompt_text"];
 
 impl GenerateRequest {
     /// Checks a body.
@@ -46,26 +54,35 @@ impl GenerateRequest {
         unsupported::refuse(Route::Generate, &fields)?;
         let token_ids = token_ids(&mut fields, "token_ids")?;
         let sampling = field::object(&mut fields, "sampling_params")?.unwrap_or_default();
-        let (stream, include_usage) = stream(&mut fields)?;
-        let (sampling, structured) = sampling_params(sampling, stream)?;
+        let (stream, options) = stream(&mut fields)?;
+        let (sampling, structured, mut ignored) = sampling_params(sampling, stream)?;
+        let request_id = request_id(&mut fields)?;
+        let scheduling = SchedulingFields::take(&mut fields)?;
+        field::string(&mut fields, "model")?;
+        for name in BESIDE {
+            field::take(&mut fields, name);
+        }
+        ignored.extend(unsupported::unknown(Route::Generate, fields));
         Ok(Self {
-            request_id: request_id(&mut fields)?,
+            request_id,
             token_ids,
             sampling,
             structured,
             stream,
-            include_usage,
-            scheduling: SchedulingFields::take(&mut fields)?,
+            include_usage: options.include_usage,
+            continuous_usage: options.continuous_usage_stats,
+            scheduling,
+            ignored,
         })
     }
 }
 
-/// Reads `sampling_params`, whose fields are those of a completion.
+/// Reads `sampling_params`, whose fields are those of a completion. Returns also the names that nobody knows.
 fn sampling_params(
     mut fields: Map<String, Value>,
     stream: bool,
-) -> Result<(SamplingFields, StructuredFields), ApiError> {
-    unsupported::refuse(Route::Completion, &fields)
+) -> Result<(SamplingFields, StructuredFields, Vec<String>), ApiError> {
+    let (sampling, structured) = unsupported::refuse(Route::Completion, &fields)
         .and_then(|()| StructuredFields::take(&mut fields))
         .and_then(|structured| {
             let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
@@ -73,7 +90,10 @@ fn sampling_params(
             sampling.extras.check_stream(stream)?;
             Ok((sampling, structured))
         })
-        .map_err(|error| error.within("sampling_params"))
+        .map_err(|error| error.within("sampling_params"))?;
+    let unknown = unsupported::unknown(Route::Completion, fields).into_iter();
+    let named = unknown.map(|name| format!("sampling_params.{name}"));
+    Ok((sampling, structured, named.collect()))
 }
 
 /// Takes a list of at least one token id.
@@ -112,7 +132,7 @@ pub fn checked_request_id(id: &str) -> Result<String, ApiError> {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GenerateResponse {
     /// As the request named it, or a new one.
     pub request_id: String,
@@ -131,7 +151,7 @@ pub struct GenerateResponse {
 }
 
 /// One output, or what it gained.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GenerateChoice {
     /// From 0.
     pub index: u32,
@@ -147,7 +167,7 @@ pub struct GenerateChoice {
 }
 
 /// What a render route answers with: a body for `/inference/v1/generate`, and what was asked for beside it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RenderedRequest {
     /// For the request's answer.
     pub request_id: String,
@@ -177,8 +197,11 @@ pub struct RenderedRequest {
 }
 
 /// `stream_options`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamOptions {
     /// Whether the last chunk carries the usage.
     pub include_usage: bool,
+    /// Whether every chunk carries the usage so far.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continuous_usage_stats: bool,
 }

@@ -19,6 +19,7 @@ mod logprobs;
 mod message;
 mod messages;
 mod models;
+mod openapi;
 mod pooling;
 mod reasoning;
 mod render;
@@ -38,8 +39,8 @@ pub use calls::{FunctionCall, FunctionDelta, ToolCall, ToolCallDelta};
 pub use chat::{ChatRequest, TemplateFields};
 pub use completion::{CompletionRequest, Prompt};
 pub use derender::{
-    ChoiceState, DerenderInput, DerenderRequest, Generated, GeneratedChoice, PromptHint,
-    StreamState,
+    ChoiceState, DerenderInput, DerenderRequest, Derendered, Generated, GeneratedChoice,
+    PromptHint, StreamState,
 };
 pub use error::{ApiError, ErrorBody, ErrorKind, ErrorObject};
 pub use extras::{ExtraFields, RepetitionFields, ThinkingFields};
@@ -56,6 +57,12 @@ pub use messages::{
     MessageDelta, MessageEvent, MessagesRequest, MessagesUsage, TokenCount,
 };
 pub use models::{ModelCard, ModelList, served_name};
+pub use openapi::{
+    ChatBatchBody, ChatBody, ClassifyBody, CohereBody, CompletionBody, CountBody, DerenderChatBody,
+    DerenderCompletionBody, DetokenizeBody, EmbedBody, GenerateBody, LikelihoodBody, MessagesBody,
+    PoolBody, RenderChatBody, RenderCompletionBody, RerankBody, ResponsesBody, Schemas, ScoreBody,
+    TokenizeBody,
+};
 pub use pooling::{
     Classification, ClassifyAnswer, ClassifyRequest, CohereEmbedAnswer, CohereEmbedRequest,
     CohereEmbeddings, CohereMeta, CohereType, CohereUnits, CohereVersion, EmbedDtype,
@@ -69,7 +76,7 @@ pub use render::RenderFields;
 pub use response::{
     AssistantMessage, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion, ChatDelta,
     Completion, CompletionChoice, CompletionTokensDetails, FinishReason, PromptTokensDetails,
-    StopReason, Usage,
+    RequestTiming, StopReason, Usage,
 };
 pub use responses::{
     IncompleteDetails, InputItems, InputTokensDetails, ItemStatus, NumberedEvent, OutputItem,
@@ -79,6 +86,7 @@ pub use responses::{
 };
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;
+pub use schemars::JsonSchema;
 pub use structured::{Structure, StructuredFields};
 pub use tokenize::{
     DetokenizeRequest, DetokenizeResponse, TokenizeInput, TokenizeRequest, TokenizeResponse,

@@ -1,5 +1,6 @@
 //! Log probabilities as clients get them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -7,14 +8,14 @@ use serde_json::{Map, Value};
 pub const LEAST: f64 = -9999.0;
 
 /// Of a chat's output.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatLogprobs {
     /// One for each token.
     pub content: Vec<ChatLogprob>,
 }
 
 /// One token of a chat's output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatLogprob {
     /// Its text; U+FFFD stands for bytes that are no character by themselves.
     pub token: String,
@@ -27,7 +28,7 @@ pub struct ChatLogprob {
 }
 
 /// A token that might have come.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopLogprob {
     /// Its text.
     pub token: String,
@@ -38,7 +39,7 @@ pub struct TopLogprob {
 }
 
 /// Of a completion: lists with one item for each token.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompletionLogprobs {
     /// Where each token's text begins, in characters: counted from the beginning of `text`, over all chunks of a stream.
     pub text_offset: Vec<usize>,

@@ -1,11 +1,12 @@
 //! `GET /v1/models`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 
 /// The list of served models.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelList {
     /// "list".
     pub object: String,
@@ -14,7 +15,7 @@ pub struct ModelList {
 }
 
 /// One served name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelCard {
     /// The name that requests use.
     pub id: String,

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::calls::{ToolCall, ToolCallDelta};
 use crate::logprobs::{ChatLogprobs, CompletionLogprobs, PromptLogprobs};
 
 /// Why an output ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// An end token, a stop id or a stop string.
@@ -26,7 +27,7 @@ pub enum FinishReason {
 }
 
 /// What stopped an output, where it was no end token of the model: an extension that vLLM has too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum StopReason {
     /// A stop id.
@@ -36,7 +37,7 @@ pub enum StopReason {
 }
 
 /// Tokens counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Of the prompt.
     pub prompt_tokens: usize,
@@ -53,14 +54,17 @@ pub struct Usage {
 }
 
 /// Of the prompt's tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromptTokensDetails {
     /// Found in the prefix cache.
     pub cached_tokens: usize,
+    /// Computed, and found there besides by the same prompt if it comes again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_cache_tokens: Option<usize>,
 }
 
 /// Of the output's tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompletionTokensDetails {
     /// That ended in the text of thoughts; markers are none.
     pub reasoning_tokens: usize,
@@ -77,10 +81,21 @@ impl Usage {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
-            prompt_tokens_details: cached_tokens
-                .map(|cached_tokens| PromptTokensDetails { cached_tokens }),
+            prompt_tokens_details: cached_tokens.map(|cached_tokens| PromptTokensDetails {
+                cached_tokens,
+                created_cache_tokens: None,
+            }),
             completion_tokens_details: None,
         }
+    }
+
+    /// Says how many of the prompt's tokens went into the cache, where it is known how many came from it.
+    #[must_use]
+    pub fn with_created(mut self, created_tokens: Option<usize>) -> Self {
+        if let Some(details) = &mut self.prompt_tokens_details {
+            details.created_cache_tokens = created_tokens;
+        }
+        self
     }
 
     /// Says how many of the output's tokens were thoughts, where that is known.
@@ -92,8 +107,23 @@ impl Usage {
     }
 }
 
+/// When the tokens of the first output came; null where it says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestTiming {
+    /// From when the engine began with the request.
+    pub time_to_first_token_ms: Option<f64>,
+    /// From the first token to the last.
+    pub generation_time_ms: Option<f64>,
+    /// Until the engine began with the request.
+    pub queue_time_ms: Option<f64>,
+    /// Between two tokens.
+    pub mean_itl_ms: Option<f64>,
+    /// From when the engine began with the request to the last token.
+    pub tokens_per_second: Option<f64>,
+}
+
 /// The answer of `/v1/chat/completions`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatCompletion {
     /// "chatcmpl-...".
     pub id: String,
@@ -113,6 +143,9 @@ pub struct ChatCompletion {
     /// Of the prompt, where `prompt_logprobs` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<PromptLogprobs>,
+    /// When the tokens came, with `--enable-per-request-metrics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<RequestTiming>,
 }
 
 impl ChatCompletion {
@@ -121,7 +154,7 @@ impl ChatCompletion {
 }
 
 /// One output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatChoice {
     /// From 0.
     pub index: u32,
@@ -139,7 +172,7 @@ pub struct ChatChoice {
 }
 
 /// What the model said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AssistantMessage {
     /// "assistant".
     pub role: Cow<'static, str>,
@@ -173,7 +206,7 @@ impl AssistantMessage {
 }
 
 /// One event of a streamed `/v1/chat/completions`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatChunk {
     /// The same in all chunks.
     pub id: String,
@@ -185,12 +218,15 @@ pub struct ChatChunk {
     pub model: String,
     /// One, or none in the chunk that carries the usage.
     pub choices: Vec<ChatChunkChoice>,
-    /// In the last chunk, where `stream_options.include_usage` asked for it.
+    /// In the last chunk where `stream_options.include_usage` asked for it, in all where `continuous_usage_stats` did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// In the first chunk: token ids of the prompt, where `return_token_ids` asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<i32>>,
+    /// In the last chunk: when the tokens came, with `--enable-per-request-metrics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<RequestTiming>,
 }
 
 impl ChatChunk {
@@ -199,7 +235,7 @@ impl ChatChunk {
 }
 
 /// What one output gained.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatChunkChoice {
     /// From 0.
     pub index: u32,
@@ -218,7 +254,7 @@ pub struct ChatChunkChoice {
 }
 
 /// New text.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChatDelta {
     /// "assistant", in the first chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,7 +274,7 @@ pub struct ChatDelta {
 }
 
 /// The answer of `/v1/completions`, and each event of its stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Completion {
     /// "cmpl-...".
     pub id: String,
@@ -250,9 +286,12 @@ pub struct Completion {
     pub model: String,
     /// One, or none in the chunk that carries the usage.
     pub choices: Vec<CompletionChoice>,
-    /// In an answer; in a stream's last chunk where `stream_options.include_usage` asked for it.
+    /// In an answer; in a stream as in a chat's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// When the tokens came, with `--enable-per-request-metrics`; in a stream in the last chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<RequestTiming>,
 }
 
 impl Completion {
@@ -261,7 +300,7 @@ impl Completion {
 }
 
 /// One output, or what it gained.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompletionChoice {
     /// From 0.
     pub index: u32,

@@ -54,6 +54,42 @@ impl SchedulingFields {
         self.rank = Some(rank);
         Ok(())
     }
+
+    /// Lets the header `X-Session-ID`, where it is there, go before the field.
+    ///
+    /// # Errors
+    /// A header that names no session.
+    pub fn join(&mut self, header: Option<&[u8]>) -> Result<(), ApiError> {
+        let Some(header) = header else { return Ok(()) };
+        let name = std::str::from_utf8(header).ok();
+        let Some(name) = name.filter(|name| (1..=MAX_SESSION).contains(&name.len())) else {
+            let message = format!(
+                "The header 'X-Session-ID' must be a text of 1 to {MAX_SESSION} bytes; got {}. Leave it out.",
+                header.len()
+            );
+            return Err(ApiError::invalid("X-Session-ID", message));
+        };
+        self.session_id = Some(name.to_owned());
+        Ok(())
+    }
+
+    /// Lets the header `X-Vllm-Priority`, where it is there, go before the field.
+    ///
+    /// # Errors
+    /// A header that is no priority.
+    pub fn prefer(&mut self, header: Option<&[u8]>) -> Result<(), ApiError> {
+        let Some(header) = header else { return Ok(()) };
+        let text = std::str::from_utf8(header).ok();
+        let Some(priority) = text.and_then(|text| text.trim().parse().ok()) else {
+            let message = format!(
+                "The header 'X-Vllm-Priority' must be an integer from -2^63 to 2^63-1, lower for earlier; got {:?}.",
+                String::from_utf8_lossy(header)
+            );
+            return Err(ApiError::invalid("X-Vllm-Priority", message));
+        };
+        self.priority = priority;
+        Ok(())
+    }
 }
 
 fn rank(fields: &mut Map<String, Value>) -> Result<Option<u32>, ApiError> {
@@ -87,5 +123,43 @@ fn bounded(
             ),
         )),
         _ => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_go_before_fields_and_are_refused_by_name() {
+        let mut fields = SchedulingFields {
+            priority: 1,
+            session_id: Some("a".to_owned()),
+            rank: Some(1),
+            ..SchedulingFields::default()
+        };
+        let kept = fields.clone();
+        fields.pin(None).unwrap();
+        fields.join(None).unwrap();
+        fields.prefer(None).unwrap();
+        assert_eq!(fields, kept);
+        fields.pin(Some(b" 2 ")).unwrap();
+        fields.join(Some(b"b")).unwrap();
+        fields.prefer(Some(b"-3")).unwrap();
+        let told = (fields.rank, fields.session_id.as_deref(), fields.priority);
+        assert_eq!(told, (Some(2), Some("b"), -3));
+        let long = [b'x'; MAX_SESSION + 1];
+        for wrong in [&b""[..], b"\xff", &long] {
+            let refused = [
+                fields.pin(Some(wrong)),
+                fields.join(Some(wrong)),
+                fields.prefer(Some(wrong)),
+            ];
+            let names = refused.map(|refused| refused.unwrap_err().param.unwrap());
+            assert_eq!(
+                names,
+                ["X-data-parallel-rank", "X-Session-ID", "X-Vllm-Priority"]
+            );
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `POST /tokenize` and `POST /detokenize`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::body::Body;
@@ -31,6 +32,8 @@ pub struct TokenizeRequest {
     pub input: TokenizeInput,
     /// Whether to give the tokens as text too.
     pub return_token_strs: bool,
+    /// Names of fields that nobody knows.
+    pub ignored: Vec<String>,
 }
 
 impl TokenizeRequest {
@@ -48,24 +51,30 @@ impl TokenizeRequest {
                 let message = "'prompt' and 'messages' cannot both be given: send one of them.";
                 return Err(ApiError::invalid("prompt", message));
             }
-            TokenizeInput::Chat(Box::new(ChatRequest::from_body(body)?))
+            let mut chat = ChatRequest::from_body(body)?;
+            let ignored = std::mem::take(&mut chat.ignored);
+            (TokenizeInput::Chat(Box::new(chat)), ignored)
         } else {
-            TokenizeInput::Text {
+            let input = TokenizeInput::Text {
                 text: field::string(fields, "prompt")?
                     .ok_or_else(|| ApiError::missing("prompt"))?,
                 add_special_tokens: field::boolean(fields, "add_special_tokens")?.unwrap_or(true),
-            }
+            };
+            field::take(fields, "model");
+            (input, body.names_left())
         };
+        let (input, ignored) = input;
         Ok(Self {
             model,
             input,
             return_token_strs,
+            ignored,
         })
     }
 }
 
 /// The answer of `/tokenize`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TokenizeResponse {
     /// Of tokens.
     pub count: usize,
@@ -86,6 +95,8 @@ pub struct DetokenizeRequest {
     pub tokens: Vec<i32>,
     /// Whether special tokens are left out. Default false.
     pub skip_special_tokens: bool,
+    /// Names of fields that nobody knows.
+    pub ignored: Vec<String>,
 }
 
 impl DetokenizeRequest {
@@ -93,24 +104,23 @@ impl DetokenizeRequest {
     ///
     /// # Errors
     /// 400 that names the field.
-    pub fn from_body(body: Body) -> Result<Self, ApiError> {
-        let mut fields = body.fields;
-        let items =
-            field::list(&mut fields, "tokens")?.ok_or_else(|| ApiError::missing("tokens"))?;
+    pub fn from_body(mut body: Body) -> Result<Self, ApiError> {
+        let fields = &mut body.fields;
+        let items = field::list(fields, "tokens")?.ok_or_else(|| ApiError::missing("tokens"))?;
         Ok(Self {
-            model: field::string(&mut fields, "model")?,
+            model: field::string(fields, "model")?,
             tokens: items
                 .iter()
                 .map(|item| token_id(item, "tokens"))
                 .collect::<Result<_, _>>()?,
-            skip_special_tokens: field::boolean(&mut fields, "skip_special_tokens")?
-                .unwrap_or(false),
+            skip_special_tokens: field::boolean(fields, "skip_special_tokens")?.unwrap_or(false),
+            ignored: body.names_left(),
         })
     }
 }
 
 /// The answer of `/detokenize`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DetokenizeResponse {
     /// The text.
     pub prompt: String,

@@ -82,8 +82,6 @@ const ROWS: &[Row] = &[
         Neutral::Word(&["auto", "default"]),
     ),
     Row("store", On::Chat, Neutral::Bool(false)),
-    Row("request_id", On::Both, Neutral::Null),
-    Row("return_tokens_as_token_ids", On::Both, Neutral::Bool(false)),
     Row("return_token_offsets", On::Both, Neutral::Bool(false)),
     Row("return_prompt_text", On::Chat, Neutral::Bool(false)),
     Row(
@@ -99,11 +97,6 @@ const ROWS: &[Row] = &[
     Row("kv_transfer_params", On::Both, Neutral::Empty),
     Row("ec_transfer_params", On::Both, Neutral::Empty),
     Row("vllm_xargs", On::Both, Neutral::Empty),
-    Row(
-        "stream_options.continuous_usage_stats",
-        On::Both,
-        Neutral::Bool(false),
-    ),
     Row("features", On::Generate, Neutral::Null),
     Row("content_parts", On::Generate, Neutral::Empty),
     Row("output_mode", On::Generate, Neutral::Word(&["tokens"])),
@@ -111,6 +104,12 @@ const ROWS: &[Row] = &[
     Row("kv_transfer_params", On::Generate, Neutral::Empty),
     Row("ec_transfer_params", On::Generate, Neutral::Empty),
 ];
+
+/// The fields that stand here.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|Row(name, ..)| *name)
+}
 
 /// Refuses the first field that asks for something octavo does not do.
 pub(crate) fn refuse(route: Route, fields: &Map<String, Value>) -> Result<(), ApiError> {

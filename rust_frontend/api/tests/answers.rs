@@ -27,6 +27,7 @@ fn an_answer_of_chat() {
         usage: Usage::new(5, 2, Some(4)),
         prompt_token_ids: Some(vec![5]),
         prompt_logprobs: None,
+        metrics: None,
     };
     let wanted = json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m",
@@ -61,6 +62,7 @@ fn chunks_have_a_finish_reason_that_is_null_until_the_last() {
         }],
         usage: None,
         prompt_token_ids: None,
+        metrics: None,
     };
     let delta = ChatDelta {
         role: Some(Cow::Borrowed("assistant")),
@@ -97,6 +99,7 @@ fn a_completion_and_the_models() {
         model: "m".to_owned(),
         choices: vec![choice],
         usage: Some(Usage::new(1, 1, None)),
+        metrics: None,
     };
     let value = to_value(answer).unwrap();
     assert_eq!(value["object"], "text_completion");

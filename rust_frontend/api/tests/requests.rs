@@ -103,8 +103,13 @@ fn lists_and_switches_are_named() {
     }
     let error = chat(json!({"max_completion_tokens": -1})).unwrap_err();
     assert_eq!(error.param.as_deref(), Some("max_completion_tokens"));
-    let error = chat(json!({"stream": true, "stream_options": {"include_usage": 1}})).unwrap_err();
-    assert_eq!(error.param.as_deref(), Some("stream_options.include_usage"));
+    for name in ["include_usage", "continuous_usage_stats"] {
+        let error = chat(json!({"stream": true, "stream_options": {name: 1}})).unwrap_err();
+        assert_eq!(error.param, Some(format!("stream_options.{name}")));
+        let one = chat(json!({"stream": true, "stream_options": {name: true}})).unwrap();
+        let told = (one.include_usage, one.continuous_usage);
+        assert_eq!(told, (name == "include_usage", name != "include_usage"));
+    }
 }
 
 #[test]
@@ -184,11 +189,8 @@ fn what_is_not_implemented_is_refused_by_name() {
     for (extra, param) in [
         (json!({"functions": [{"name": "f"}]}), "functions"),
         (json!({"best_of": 2}), "best_of"),
+        (json!({"verbosity": "high"}), "verbosity"),
         (json!({"modalities": ["text", "audio"]}), "modalities"),
-        (
-            json!({"stream": true, "stream_options": {"continuous_usage_stats": true}}),
-            "stream_options.continuous_usage_stats",
-        ),
     ] {
         let error = chat(extra.clone()).unwrap_err();
         assert_eq!(

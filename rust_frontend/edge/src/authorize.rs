@@ -105,8 +105,12 @@ fn identify(ring: &KeyRing, request: &Request) -> Result<(Caller, Roles), ApiErr
         return Ok((Caller::of_names(names), roles));
     }
     Err(ApiError::unauthenticated(match key {
-        Some(_) => "The API key is not known to this server. Check it.",
-        None => "No API key was sent. Send one in the header Authorization: Bearer KEY.",
+        Some(_) => {
+            "The API key (Authorization: Bearer KEY, or x-api-key: KEY) is not known to this server. Check it."
+        }
+        None => {
+            "No API key was sent. Send one in the header Authorization: Bearer KEY, or x-api-key: KEY."
+        }
     }))
 }
 

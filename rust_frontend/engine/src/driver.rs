@@ -298,9 +298,11 @@ impl<T: Transport> Driver<T> {
                 }
                 _ => format!("the engine has been away for more than {seconds} seconds"),
             };
-            let failed = self
-                .registry
-                .fail_older(deadline, &GenerateError::Failed { message });
+            let error = GenerateError::Unavailable {
+                message,
+                retry_after_s: 30,
+            };
+            let failed = self.registry.fail_older(deadline, &error);
             self.leave(failed);
         }
     }

@@ -129,9 +129,9 @@ impl Fleet {
             };
         }
         let message = match self.members.len() {
-            1 => format!("there is no data-parallel rank {rank}: the only one is 0"),
+            1 => format!("'data_parallel_rank' is {rank}: the only one is 0"),
             many => format!(
-                "there is no data-parallel rank {rank}: there are 0 to {}",
+                "'data_parallel_rank' is {rank}: there are 0 to {}",
                 many - 1
             ),
         };

@@ -308,7 +308,7 @@ async fn an_engine_that_stays_away_fails_its_requests() {
     let before = tokio::time::Instant::now();
     let error = early.next().await.unwrap().unwrap_err();
     assert!(
-        matches!(&error, GenerateError::Failed { message } if message.contains("60 seconds")),
+        matches!(&error, GenerateError::Unavailable { message, .. } if message.contains("60 seconds")),
         "{error:?}"
     );
     assert!(before.elapsed() < Duration::from_secs(31));

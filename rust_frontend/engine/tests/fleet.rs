@@ -156,10 +156,7 @@ async fn a_named_rank_serves_and_an_unknown_one_is_refused_by_number() {
     let Err(GenerateError::Rejected { message, .. }) = place.fleet.submit(request) else {
         panic!("rank 2 is refused");
     };
-    assert_eq!(
-        message,
-        "there is no data-parallel rank 2: there are 0 to 1"
-    );
+    assert_eq!(message, "'data_parallel_rank' is 2: there are 0 to 1");
     drop(streams);
 }
 

@@ -19,11 +19,12 @@ use crate::generate::limits_of;
 use crate::pooling::PoolingModel;
 use crate::project::shaped;
 use crate::responses::{self, ResponseStore, Responses};
-use crate::{control, generate, inference, messages, pooling, status};
+use crate::{control, generate, inference, messages, openapi, pooling, status};
 
 /// Who may use which route of HTTP and which service of gRPC. What is missing here needs [`Role::Admin`].
 pub const ACCESS: AccessTable = &[
     ("/v1/chat/completions", Access::Needs(Role::Inference)),
+    ("/v1/chat/completions/batch", Access::Needs(Role::Inference)),
     ("/v1/completions", Access::Needs(Role::Inference)),
     ("/v1/chat/completions/render", Access::Needs(Role::Render)),
     ("/v1/chat/completions/derender", Access::Needs(Role::Render)),
@@ -53,6 +54,8 @@ pub const ACCESS: AccessTable = &[
     ("/detokenize", Access::Needs(Role::Render)),
     ("/v1/models", Access::Needs(Role::Inference)),
     ("/v1/models/{*name}", Access::Needs(Role::Inference)),
+    ("/openapi.json", Access::Open),
+    ("/docs", Access::Open),
     ("/health", Access::Open),
     ("/ready", Access::Open),
     ("/version", Access::Needs(Role::Inference)),
@@ -112,6 +115,8 @@ pub struct App {
     pub model_names: Vec<String>,
     /// Whether requests may name a priority.
     pub priorities: bool,
+    /// Whether chats and completions say when their tokens came.
+    pub request_timings: bool,
     /// How the model pools; `None`: it makes tokens.
     pub pooling: Option<PoolingModel>,
     /// Where responses are kept; `None`: they are not.
@@ -181,6 +186,7 @@ impl AppState {
         tokio::spawn(self.bodies.lag().measure());
         let router = Router::new()
             .route("/v1/chat/completions", post(generate::chat))
+            .route("/v1/chat/completions/batch", post(generate::chat_batch))
             .route("/v1/completions", post(generate::completion))
             .route("/v1/responses", post(responses::create))
             .route(
@@ -197,6 +203,8 @@ impl AppState {
             .route("/inference/v1/generate", post(inference::generate))
             .route("/v1/models", get(status::models))
             .route("/v1/models/{*name}", get(status::model))
+            .route("/openapi.json", get(openapi::openapi))
+            .route("/docs", get(openapi::page))
             .route("/health", get(status::health))
             .route("/ready", get(status::ready))
             .route("/version", get(status::version))

@@ -88,6 +88,73 @@ const OPERATIONS: &[Operation] = &[
     post("/reset_encoder_cache", "reset_encoder_cache", texts),
 ];
 
+/// An operation as clients see it.
+pub(crate) struct Described {
+    pub(crate) path: &'static str,
+    pub(crate) reads: bool,
+    pub(crate) summary: String,
+    pub(crate) query: &'static [&'static str],
+    /// The schema of the body, and whether there must be one.
+    pub(crate) body: Option<(Value, bool)>,
+    /// The schema of the answer.
+    pub(crate) answer: Value,
+}
+
+/// Describes all operations. What an answer looks like is seen in the one that it would be if the engine said nothing.
+pub(crate) fn described() -> impl Iterator<Item = Described> {
+    OPERATIONS.iter().map(|operation| {
+        let words = operation.path.trim_start_matches('/').replace('_', " ");
+        Described {
+            path: operation.path,
+            reads: operation.reads,
+            summary: format!("Control: {words}."),
+            query: operation.query,
+            body: body_schema(operation.body),
+            answer: answer_schema(&(operation.answer)(&Map::new())),
+        }
+    })
+}
+
+fn body_schema(fields: &[Field]) -> Option<(Value, bool)> {
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for field in fields {
+        let (name, schema) = match *field {
+            Field::Object(name) => {
+                required.push(name);
+                (name, json!({"type": "object"}))
+            }
+            Field::List(name) => (name, json!({"type": ["array", "null"]})),
+            Field::Text(name) => (name, json!({"type": ["string", "null"]})),
+        };
+        properties.insert(name.to_owned(), schema);
+    }
+    let schema = json!({
+        "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+    });
+    (!fields.is_empty()).then_some((schema, !required.is_empty()))
+}
+
+fn answer_schema(answer: &Value) -> Value {
+    let Value::Object(fields) = answer else {
+        return json!({});
+    };
+    if fields.is_empty() {
+        return json!({"type": "object", "additionalProperties": {"type": "string"}});
+    }
+    let kind = |value: &Value| match value {
+        Value::Bool(_) => json!({"type": "boolean"}),
+        Value::Number(_) => json!({"type": "integer"}),
+        Value::String(_) => json!({"type": "string"}),
+        _ => json!({}),
+    };
+    let properties: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|(name, value)| (name.clone(), kind(value)))
+        .collect();
+    let required: Vec<&String> = fields.keys().collect();
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
 /// Builds the routes.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     OPERATIONS.iter().fold(Router::new(), |router, operation| {
@@ -116,6 +183,14 @@ async fn run(
     Ok(Json((operation.answer)(&result.map_err(of_generate)?)))
 }
 
+/// Keys of queries that are true or false, some of which change nothing here.
+const FLAGS: [&str; 4] = [
+    "clear_cache",
+    "reset_running_requests",
+    "reset_external",
+    "include_dp",
+];
+
 /// Reads a query; values are words that need no decoding.
 fn query(text: &str, known: &[&str]) -> Result<Map, ApiError> {
     let mut args = Map::new();
@@ -134,6 +209,11 @@ fn query(text: &str, known: &[&str]) -> Result<Map, ApiError> {
             "False" => "false",
             other => other,
         };
+        if FLAGS.contains(&name) && !["true", "false"].contains(&value) {
+            let shown: String = value.chars().take(60).collect();
+            let message = format!("'{name}' must be true or false; got {shown:?}.");
+            return Err(ApiError::invalid(name, message));
+        }
         args.entry(name.to_owned())
             .and_modify(|words| {
                 words.push(',');

@@ -4,7 +4,9 @@
 //! buffer that is reused.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use octavo_api::{ApiError, ChatDelta, FinishReason, ReasoningFields, StopReason, Usage};
+use octavo_api::{
+    ApiError, ChatDelta, FinishReason, ReasoningFields, RequestTiming, StopReason, Usage,
+};
 use octavo_edge::error_json;
 use octavo_telemetry::TraceParent;
 use serde::Serialize;
@@ -42,6 +44,10 @@ pub(crate) struct Style {
     pub(crate) reasoning: ReasoningFields,
     /// What stands before each answer.
     pub(crate) echo: Option<String>,
+    /// Whether answers say when their tokens came.
+    pub(crate) timed: bool,
+    /// Whether every event of a stream counts the tokens so far.
+    pub(crate) counted: bool,
 }
 
 /// What goes out with new text: token ids and log probabilities.
@@ -84,6 +90,8 @@ pub(crate) struct EventWriter {
     plain: (Vec<u8>, Vec<u8>),
     /// The same where the event has a usage.
     usage_head: Vec<u8>,
+    /// What events say of the tokens so far, where that is asked for.
+    so_far: Option<Usage>,
     buffer: BytesMut,
 }
 
@@ -119,8 +127,14 @@ impl EventWriter {
             plain: ([&head[..], b"0,", open].concat(), [close, PLAIN].concat()),
             head,
             usage_head,
+            so_far: None,
             buffer: BytesMut::with_capacity(BUFFER),
         }
+    }
+
+    /// Lets the events that follow tell the tokens so far.
+    pub(crate) fn count(&mut self, usage: Usage) {
+        self.so_far = Some(usage);
     }
 
     /// Writes the first event of a chat, which says who speaks and, if they are given, the prompt's token ids. Returns
@@ -144,7 +158,7 @@ impl EventWriter {
 
     /// Writes new text.
     pub(crate) fn text(&mut self, index: u32, text: &str, ids: Ids<'_>) {
-        if index == 0 && ids.is_empty() {
+        if index == 0 && ids.is_empty() && self.so_far.is_none() {
             let (before, behind) = &self.plain;
             self.buffer.extend_from_slice(before);
             write_text(&mut self.buffer, text);
@@ -198,6 +212,14 @@ impl EventWriter {
         self.buffer.extend_from_slice(b"}\n\n");
     }
 
+    /// Adds to the last event, which must not have been taken, when the tokens came.
+    pub(crate) fn timing(&mut self, timing: &RequestTiming) {
+        self.buffer.truncate(self.buffer.len() - CLOSE.len());
+        self.buffer.extend_from_slice(b",\"metrics\":");
+        write_json(&mut (&mut self.buffer).writer(), timing);
+        self.buffer.extend_from_slice(CLOSE);
+    }
+
     /// Writes an error, after which only `done` may follow.
     pub(crate) fn error(&mut self, error: &ApiError) {
         self.buffer.extend_from_slice(b"data: ");
@@ -237,7 +259,15 @@ impl EventWriter {
         reason: Option<FinishReason>,
     ) {
         let buffer = &mut self.buffer;
-        buffer.extend_from_slice(&self.head);
+        match &self.so_far {
+            None => buffer.extend_from_slice(&self.head),
+            Some(usage) => {
+                buffer.extend_from_slice(&self.usage_head);
+                buffer.extend_from_slice(b"\"usage\":");
+                write_json(&mut buffer.writer(), usage);
+                buffer.extend_from_slice(b",\"choices\":[{\"index\":");
+            }
+        }
         write_json(&mut buffer.writer(), &index);
         buffer.put_u8(b',');
         fields(buffer);
@@ -367,6 +397,25 @@ mod tests {
             events[0]["usage"],
             json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7, "prompt_tokens_details": details})
         );
+    }
+
+    #[test]
+    fn every_event_counts_where_that_is_asked_for() {
+        for route in [Route::Chat, Route::Completion] {
+            let mut writer = writer(route, true);
+            for tokens in [1, 2] {
+                writer.count(Usage::new(5, tokens, None));
+                writer.text(0, "a", Ids::default());
+            }
+            writer.finish(0, FinishReason::Length, None);
+            let events = events(&mut writer);
+            let counts: Vec<_> = events
+                .iter()
+                .map(|event| event["usage"]["completion_tokens"].clone())
+                .collect();
+            assert_eq!(counts, [1, 2, 2]);
+            assert_eq!(events[2]["choices"][0]["finish_reason"], "length");
+        }
     }
 
     #[test]

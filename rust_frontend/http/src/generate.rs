@@ -10,7 +10,7 @@ use octavo_api::{
     ApiError, BeamFields, Body, ChatRequest, CompletionRequest, ReasoningFields, SchedulingFields,
     served_name,
 };
-use octavo_edge::{RETRY_S, Refusal, RequestId, stopping, unix_seconds};
+use octavo_edge::{RETRY_S, Refusal, RequestId, stopping, unix_seconds, warn};
 use octavo_engine::Submission;
 use octavo_render::{Limits, Prepared, few_enough};
 use octavo_telemetry::{Asked, Caller, RequestMetrics};
@@ -19,13 +19,12 @@ use octavo_wire::frontend::{Domain, EngineInfo};
 use crate::app::{App, AppState};
 use crate::beam_search::{self, Search};
 use crate::envelope::{Identity, Style};
-use crate::logprobs::Told;
-use crate::output::{Echo, Extras, Output, Place, TokenIds};
+use crate::output::{Output, Place};
 use crate::outputs::Outputs;
-use crate::pinned::Pinned;
+use crate::pinned::{Pinned, in_turn};
 use crate::refusal::of_generate;
 use crate::route::Route;
-use crate::warning::warn;
+use crate::showing::Showing;
 use crate::{sse, whole};
 
 pub(crate) async fn chat(
@@ -33,7 +32,16 @@ pub(crate) async fn chat(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    handle(state, Route::Chat, id, request).await
+    handle(state, Route::Chat, chat_of, id, request).await
+}
+
+/// Several conversations in one request: a choice for each.
+pub(crate) async fn chat_batch(
+    State(state): State<Arc<AppState>>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    handle(state, Route::Chat, chats_of, id, request).await
 }
 
 pub(crate) async fn completion(
@@ -41,14 +49,17 @@ pub(crate) async fn completion(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    handle(state, Route::Completion, id, request).await
+    handle(state, Route::Completion, completions_of, id, request).await
 }
 
 /// A request that is ready for the engine.
 pub(crate) struct Ready {
     pub(crate) model: String,
+    /// As the body names the request.
+    request_id: Option<String>,
     stream: bool,
     include_usage: bool,
+    continuous_usage: bool,
     pub(crate) reasoning: ReasoningFields,
     /// What stands before each answer of a chat.
     echo: Option<String>,
@@ -73,9 +84,13 @@ pub(crate) struct Order {
     pub(crate) prepared: Vec<Prepared>,
 }
 
+/// Checks and renders a body for a model of this name.
+type Read = fn(&App, Body, String, Option<BeamFields>) -> Result<Ready, ApiError>;
+
 async fn handle(
     state: Arc<AppState>,
     route: Route,
+    read: Read,
     id: RequestId,
     request: Request,
 ) -> Result<Response, Refusal> {
@@ -83,25 +98,31 @@ async fn handle(
     if !state.app.shutdown.accepting() {
         return Err(stopping().into());
     }
-    let pinned = Pinned::of(request.headers());
+    let pinned = Pinned::of(&state.app, request.headers());
     let body = state.bodies.read(request).await?;
     let length = work(&body.bytes);
     let worker = Arc::clone(&state);
-    let prepare = move || prepare(&worker.app, route, Body::parse(&body.bytes)?);
+    let prepare = move || prepare_by(&worker.app, read, Body::parse(&body.bytes)?);
     let mut ready = state.compute.run(length, prepare).await?;
     pinned.apply(&mut ready.order.scheduling)?;
 
     let identity = Identity {
         route,
-        id: id.with_prefix(route.id_prefix()),
+        id: match ready.request_id {
+            Some(own) => format!("{}-{own}", route.id_prefix()),
+            None => id.with_prefix(route.id_prefix()),
+        },
         created: unix_seconds(),
         model: ready.model,
         parent: id.parent(),
     };
-    let reasoning = ready.reasoning;
-    let echo = ready.echo;
-    let include_usage = ready.include_usage;
-    let stream = ready.stream;
+    let (stream, include_usage) = (ready.stream, ready.include_usage);
+    let style = Style {
+        reasoning: ready.reasoning,
+        echo: ready.echo,
+        timed: state.app.request_timings,
+        counted: ready.continuous_usage,
+    };
     let mut outputs = submit(&state.app, &identity, ready.order, arrival)?;
     let prompt_ids = outputs.iter_mut().map(Output::take_prompt_ids).collect();
     let outputs = Outputs::new(outputs);
@@ -112,12 +133,12 @@ async fn handle(
             prompt_ids,
             &identity,
             include_usage,
-            Style { reasoning, echo },
+            style,
             keep_alive,
         )
         .await
     } else {
-        whole::answer(outputs, prompt_ids, identity, Style { reasoning, echo }).await?
+        whole::answer(outputs, prompt_ids, identity, style).await?
     };
     Ok(warn(response, &ready.ignored))
 }
@@ -136,40 +157,77 @@ pub(crate) fn work(body: &[u8]) -> usize {
 }
 
 /// Checks and renders a body.
-pub(crate) fn prepare(app: &App, route: Route, mut body: Body) -> Result<Ready, ApiError> {
+pub(crate) fn prepare(app: &App, route: Route, body: Body) -> Result<Ready, ApiError> {
+    let read = match route {
+        Route::Chat => chat_of,
+        Route::Completion => completions_of,
+    };
+    prepare_by(app, read, body)
+}
+
+fn prepare_by(app: &App, read: Read, mut body: Body) -> Result<Ready, ApiError> {
     let model = served_name(&app.model_names, body.model()?)?;
     let beam = BeamFields::take(&mut body)?;
-    let ready = match route {
-        Route::Chat => prepare_chat(app, model, body, beam),
-        Route::Completion => prepare_completion(app, model, body, beam),
-    }?;
+    let ready = read(app, body, model, beam)?;
     ready.order.searchable()?;
     Ok(ready)
 }
 
-fn prepare_chat(
+fn chat_of(
     app: &App,
-    model: String,
     body: Body,
+    model: String,
     beam: Option<BeamFields>,
 ) -> Result<Ready, ApiError> {
-    let mut request = ChatRequest::from_body(body)?;
+    let request = ChatRequest::from_body(body)?;
+    let prepared = app.renderer.chat(&request, limits(app)?)?;
+    ready_chat(app, model, request, vec![prepared], beam)
+}
+
+fn chats_of(
+    app: &App,
+    body: Body,
+    model: String,
+    beam: Option<BeamFields>,
+) -> Result<Ready, ApiError> {
+    let requests = ChatRequest::batch(body)?;
+    let limits = limits(app)?;
+    let mut prepared = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        let rendered = app.renderer.chat(request, limits);
+        prepared.push(rendered.map_err(|error| error.entry("messages", index))?);
+    }
+    let first = requests.into_iter().next();
+    let request = first.ok_or_else(|| ApiError::missing("messages"))?;
+    ready_chat(app, model, request, prepared, beam)
+}
+
+/// Puts together what all conversations of a request share.
+fn ready_chat(
+    app: &App,
+    model: String,
+    request: ChatRequest,
+    prepared: Vec<Prepared>,
+    beam: Option<BeamFields>,
+) -> Result<Ready, ApiError> {
     if let Some(beam) = beam {
         beam.fits(&request.sampling.extras)?;
     }
     Ok(Ready {
         model,
+        request_id: request.request_id,
         stream: request.stream,
         include_usage: request.include_usage,
+        continuous_usage: request.continuous_usage,
         reasoning: request.reasoning,
-        echo: request.echo.clone(),
-        ignored: std::mem::take(&mut request.ignored),
+        echo: request.echo,
+        ignored: request.ignored,
         order: Order {
             caller: Caller {
                 request_type: "chat_completions",
                 stream: request.stream,
             },
-            prepared: vec![app.renderer.chat(&request, limits(app)?)?],
+            prepared,
             scheduling: scheduling(app, request.scheduling)?,
             return_token_ids: request.return_token_ids,
             prompt_logprobs: request.sampling.extras.prompt_logprobs.is_some(),
@@ -179,10 +237,10 @@ fn prepare_chat(
     })
 }
 
-fn prepare_completion(
+fn completions_of(
     app: &App,
-    model: String,
     body: Body,
+    model: String,
     beam: Option<BeamFields>,
 ) -> Result<Ready, ApiError> {
     let requests = CompletionRequest::batch(body)?;
@@ -193,17 +251,17 @@ fn prepare_completion(
         .collect::<Result<_, _>>()?;
     let values = prepared.iter().map(|prepared| prepared.prompt_values);
     few_enough(values.fold(0, usize::saturating_add))?;
-    let request = requests
-        .into_iter()
-        .next()
-        .ok_or_else(|| ApiError::missing("prompt"))?;
+    let first = requests.into_iter().next();
+    let request = first.ok_or_else(|| ApiError::missing("prompt"))?;
     if let Some(beam) = beam {
         beam.fits(&request.sampling.extras)?;
     }
     Ok(Ready {
         model,
+        request_id: request.request_id,
         stream: request.stream,
         include_usage: request.include_usage,
+        continuous_usage: request.continuous_usage,
         reasoning: ReasoningFields::default(),
         echo: None,
         ignored: request.ignored,
@@ -246,15 +304,8 @@ pub(crate) fn scheduling(
     app: &App,
     fields: SchedulingFields,
 ) -> Result<SchedulingFields, ApiError> {
-    if fields.priority == 0 || app.priorities {
-        return Ok(fields);
-    }
-    let message = format!(
-        "'priority' is {}, and this server serves in the order of arrival (--scheduling-policy fcfs). Leave it out, or \
-         start the server with --scheduling-policy priority.",
-        fields.priority
-    );
-    Err(ApiError::invalid("priority", message))
+    in_turn(app.priorities, fields.priority)?;
+    Ok(fields)
 }
 
 impl Order {
@@ -301,6 +352,7 @@ pub(crate) fn submit(
         only_prompt: order.only_prompt,
     };
     let ticket = Arc::new(app.tokens.enter(order.tokens())?);
+    let info = app.generate.info();
     let single = order.prepared.len() == 1 && order.prepared[0].n == 1;
     for prepared in order.prepared {
         let prepared = Arc::new(prepared);
@@ -334,8 +386,8 @@ pub(crate) fn submit(
                 metrics,
                 app.shutdown.cut_token(),
             );
-            let limit = app.settings.request_timeout;
-            outputs.push(output.within(limit).holding(Arc::clone(&ticket)));
+            let output = output.within(app.settings.request_timeout);
+            outputs.push(output.caching(info.as_deref()).holding(Arc::clone(&ticket)));
         }
     }
     Ok(outputs)
@@ -427,33 +479,4 @@ fn domain_of(prepared: &Prepared, scheduling: &SchedulingFields) -> Option<Domai
     let mut domain = domain(scheduling).unwrap_or_default();
     domain.media.push(given.content_id.clone());
     Some(domain)
-}
-
-/// What an answer shows besides text.
-struct Showing {
-    route: Route,
-    return_token_ids: bool,
-    prompt_logprobs: bool,
-    only_prompt: bool,
-}
-
-impl Showing {
-    fn extras(&self, app: &App, prepared: &Arc<Prepared>, place: Place) -> Extras {
-        let renderer = || Arc::clone(&app.renderer);
-        let told = prepared
-            .wants_logprobs()
-            .then(|| app.renderer.logprobs(&prepared.output));
-        Extras {
-            ids: self
-                .return_token_ids
-                .then(|| TokenIds::new(prepared.prompt_ids())),
-            told: told.map(|text| Told::new(self.route, renderer(), text)),
-            echo: prepared.echo.is_some().then(|| Echo {
-                prepared: Arc::clone(prepared),
-                renderer: renderer(),
-                alone: self.only_prompt,
-            }),
-            of_prompt: (self.prompt_logprobs && place.first).then(renderer),
-        }
-    }
 }

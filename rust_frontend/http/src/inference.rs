@@ -14,7 +14,7 @@ use octavo_api::{
     served_name,
 };
 use octavo_edge::{
-    JsonBody, Refusal, RequestId, contain, defect, error_json, stopping, unix_seconds,
+    JsonBody, Refusal, RequestId, contain, defect, error_json, stopping, unix_seconds, warn,
 };
 use octavo_telemetry::Caller;
 use serde::Serialize;
@@ -35,7 +35,9 @@ struct Ready {
     request_id: Option<String>,
     model: String,
     stream: bool,
-    include_usage: bool,
+    counted: Counted,
+    /// Names of fields without effect.
+    ignored: Vec<String>,
     order: Order,
 }
 
@@ -48,7 +50,7 @@ pub(crate) async fn generate(
     if !state.app.shutdown.accepting() {
         return Err(stopping().into());
     }
-    let pinned = Pinned::of(request.headers());
+    let pinned = Pinned::of(&state.app, request.headers());
     let body = state.bodies.read(request).await?;
     let length = body.bytes.len();
     let worker = Arc::clone(&state);
@@ -68,11 +70,13 @@ pub(crate) async fn generate(
         parent: id.parent(),
     };
     let outputs = Outputs::new(submit(&state.app, &identity, ready.order, arrival)?);
-    if ready.stream {
+    let response = if ready.stream {
         let keep_alive = state.app.settings.keep_alive;
-        return Ok(stream(outputs, identity, ready.include_usage, keep_alive).await);
-    }
-    Ok(whole(outputs, identity).await?)
+        stream(outputs, identity, ready.counted, keep_alive).await
+    } else {
+        whole(outputs, identity).await?
+    };
+    Ok(warn(response, &ready.ignored))
 }
 
 fn prepare(app: &App, body: &JsonBody) -> Result<Ready, ApiError> {
@@ -83,7 +87,11 @@ fn prepare(app: &App, body: &JsonBody) -> Result<Ready, ApiError> {
         request_id: request.request_id.take(),
         model,
         stream: request.stream,
-        include_usage: request.include_usage,
+        counted: Counted {
+            last: request.include_usage,
+            each: request.continuous_usage,
+        },
+        ignored: std::mem::take(&mut request.ignored),
         order: Order {
             caller: Caller {
                 request_type: "generate",
@@ -160,12 +168,12 @@ fn response(
 async fn stream(
     mut outputs: Outputs,
     identity: Identity,
-    include_usage: bool,
+    counted: Counted,
     keep_alive: Duration,
 ) -> Response {
     let mut events = Events {
         identity,
-        include_usage,
+        counted,
         buffer: Vec::new(),
         outputs: None,
     };
@@ -184,10 +192,19 @@ async fn stream(
     respond(Body::from_stream(body))
 }
 
+/// Which events of a stream carry a usage.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    /// One of its own, the last.
+    last: bool,
+    /// Each, as far as the outputs go then.
+    each: bool,
+}
+
 /// The events of one stream.
 struct Events {
     identity: Identity,
-    include_usage: bool,
+    counted: Counted,
     buffer: Vec<u8>,
     /// `None` when the last event is written.
     outputs: Option<Outputs>,
@@ -239,14 +256,15 @@ impl Events {
                 finish_reason,
                 stop_reason,
             };
-            let event = response(&self.identity, vec![choice], None);
+            let so_far = self.counted.each.then(|| outputs.usage());
+            let event = response(&self.identity, vec![choice], so_far);
             self.event(&event);
         }
         if outputs.open() > 0 {
             self.outputs = Some(outputs);
             return;
         }
-        if self.include_usage {
+        if self.counted.last {
             let event = response(&self.identity, Vec::new(), Some(outputs.usage()));
             self.event(&event);
         }

@@ -10,7 +10,8 @@ use octavo_edge::{TokenTicket, stopping};
 use octavo_engine::{Step, StepStream};
 use octavo_parser::Event;
 use octavo_render::{OutputText, Prepared, Renderer, Update, prompt_logprobs};
-use octavo_telemetry::{Outcome, RequestMetrics};
+use octavo_telemetry::{Outcome, RequestMetrics, Timing};
+use octavo_wire::frontend::EngineInfo;
 use tokio_util::sync::CancellationToken;
 
 use crate::interrupt::{Interrupt, Interruption};
@@ -50,6 +51,8 @@ pub struct End {
     pub stop: Option<StopReason>,
     /// Tokens of prompt and output.
     pub usage: Usage,
+    /// When its tokens came.
+    pub timing: Timing,
 }
 
 /// The token ids of a request that asked for them.
@@ -113,6 +116,8 @@ pub(crate) struct Output {
     place: Place,
     extras: Extras,
     cached_tokens: Option<usize>,
+    /// Tokens of the prompt that stand in the cache once it is computed, where there is one.
+    kept: Option<usize>,
     begun: bool,
     /// The error that comes after the last text.
     failed: Option<ApiError>,
@@ -141,6 +146,7 @@ impl Output {
             place,
             extras,
             cached_tokens: None,
+            kept: None,
             begun: false,
             failed: None,
             step: Step::default(),
@@ -179,6 +185,16 @@ impl Output {
         self
     }
 
+    /// Counts what the prompt leaves in the cache of an engine: full blocks before the last token, which is always computed.
+    pub(crate) fn caching(mut self, engine: Option<&EngineInfo>) -> Self {
+        let engine = engine.filter(|engine| engine.prefix_caching && engine.block_tokens > 0);
+        self.kept = engine.map(|engine| {
+            let block = usize::try_from(engine.block_tokens).unwrap_or(usize::MAX);
+            self.prompt_tokens.saturating_sub(1) / block * block
+        });
+        self
+    }
+
     /// Gives the ticket, which the outputs of a request share, back when they are over.
     pub(crate) fn holding(mut self, ticket: Arc<TokenTicket>) -> Self {
         self._ticket = Some(ticket);
@@ -188,6 +204,20 @@ impl Output {
     /// Whether the engine is away and the request waits for it.
     pub(crate) fn paused(&self) -> bool {
         self.steps.paused()
+    }
+
+    /// Tokens so far.
+    pub(crate) fn usage(&self) -> Usage {
+        self.counted(usize::try_from(self.metrics.generated()).unwrap_or(usize::MAX))
+    }
+
+    /// The usage with so many tokens of output.
+    fn counted(&self, completion_tokens: usize) -> Usage {
+        let cached = self.cached_tokens;
+        let created = self
+            .kept
+            .map(|kept| kept.saturating_sub(cached.unwrap_or(0)));
+        Usage::new(self.prompt_tokens, completion_tokens, cached).with_created(created)
     }
 
     /// How many of the prompt's tokens came from the cache, once that is known.
@@ -273,15 +303,12 @@ impl Output {
             self.metrics.finish(Outcome::Error);
             return None;
         }
-        let usage = Usage::new(
-            self.prompt_tokens,
-            ended.completion_tokens,
-            self.cached_tokens,
-        );
+        let usage = self.counted(ended.completion_tokens);
         Some(End {
             reason: ended.reason,
             stop: ended.stop_reason,
             usage: usage.with_reasoning(ended.reasoning_tokens),
+            timing: self.metrics.timing(),
         })
     }
 
@@ -298,6 +325,9 @@ impl Output {
         });
         if echo.as_ref().is_none_or(|echo| !echo.alone) {
             self.metrics.tokens(delivered);
+        }
+        if let Some(end) = &mut piece.end {
+            end.timing = self.metrics.timing();
         }
         piece.prompt_logprobs = self.prompt_logprobs(step);
         piece.logprobs = match &mut self.extras.told {
@@ -344,7 +374,7 @@ impl Output {
             piece.logprobs = None;
             if let Some(end) = &mut piece.end {
                 end.reason = FinishReason::Length;
-                end.usage = Usage::new(self.prompt_tokens, 0, self.cached_tokens);
+                end.usage = self.counted(0);
             }
         } else {
             text.push_str(&piece.text);

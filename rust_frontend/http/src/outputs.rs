@@ -2,11 +2,13 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use octavo_api::{ApiError, Usage};
+use octavo_api::{ApiError, RequestTiming, Usage};
+use octavo_telemetry::Timing;
 
 use crate::output::{Output, Piece};
 
@@ -18,15 +20,19 @@ pub(crate) struct Outputs {
     single: Option<Box<Output>>,
     many: FuturesUnordered<Next>,
     open: usize,
-    usage: Total,
+    /// Of each output, by its index: whether it is the first of its prompt, and its tokens so far.
+    counts: Vec<(bool, Usage)>,
+    /// Of the first output, when it has ended.
+    timing: Option<Timing>,
 }
 
-/// Tokens of all outputs that have ended.
+/// Tokens of several outputs.
 #[derive(Debug, Default)]
 struct Total {
     prompt: usize,
     completion: usize,
     cached: Option<usize>,
+    created: Option<usize>,
     reasoning: Option<usize>,
 }
 
@@ -34,13 +40,23 @@ impl Outputs {
     /// Takes at least one output.
     pub(crate) fn new(mut outputs: Vec<Output>) -> Self {
         let open = outputs.len();
+        let counts = outputs
+            .iter()
+            .map(|output| (output.is_first(), output.usage()))
+            .collect();
         let single = if open == 1 { outputs.pop() } else { None };
         Self {
             single: single.map(Box::new),
             many: outputs.into_iter().map(Box::new).map(next).collect(),
             open,
-            usage: Total::default(),
+            counts,
+            timing: None,
         }
+    }
+
+    /// When the tokens of the first output came; `None` until it has ended.
+    pub(crate) fn timing(&self) -> Option<RequestTiming> {
+        self.timing.as_ref().map(told)
     }
 
     /// Whether the engine is away and the request waits for it.
@@ -58,15 +74,15 @@ impl Outputs {
         self.open
     }
 
-    /// Tokens of the outputs that have ended: those of a prompt count once, whatever `n` is.
+    /// Tokens so far: those of a prompt count once, whatever `n` is.
     pub(crate) fn usage(&self) -> Usage {
-        let Total {
-            prompt,
-            completion,
-            cached,
-            reasoning,
-        } = self.usage;
-        Usage::new(prompt, completion, cached).with_reasoning(reasoning)
+        let mut total = Total::default();
+        for (first, usage) in &self.counts {
+            total.add(usage, *first);
+        }
+        Usage::new(total.prompt, total.completion, total.cached)
+            .with_created(total.created)
+            .with_reasoning(total.reasoning)
     }
 
     /// Waits for the next piece of any output, and says which; an output is dropped with its last piece. Cancel safe.
@@ -83,9 +99,9 @@ impl Outputs {
         cx: &mut Context<'_>,
         piece: &mut Piece,
     ) -> Poll<Result<u32, ApiError>> {
-        let (index, first) = if let Some(output) = self.single.as_mut() {
+        let (index, so_far) = if let Some(output) = self.single.as_mut() {
             ready!(output.poll_next(cx, piece))?;
-            let place = (output.index(), output.is_first());
+            let place = (output.index(), output.usage());
             if piece.end.is_some() {
                 self.single = None;
             }
@@ -94,15 +110,22 @@ impl Outputs {
             let (output, next_piece) = ready!(self.many.poll_next_unpin(cx))
                 .ok_or_else(|| ApiError::internal("An output was waited for that has ended."))?;
             *piece = next_piece?;
-            let place = (output.index(), output.is_first());
+            let place = (output.index(), output.usage());
             if piece.end.is_none() {
                 self.many.push(next(output));
             }
             place
         };
+        let mut usage = so_far;
         if let Some(end) = &piece.end {
             self.open -= 1;
-            self.usage.add(&end.usage, first);
+            usage = end.usage.clone();
+            if index == 0 {
+                self.timing = Some(end.timing);
+            }
+        }
+        if let Some((_, count)) = self.counts.get_mut(index as usize) {
+            *count = usage;
         }
         Poll::Ready(Ok(index))
     }
@@ -123,7 +146,28 @@ impl Total {
             self.prompt += usage.prompt_tokens;
             let found = usage.prompt_tokens_details.as_ref();
             plus(&mut self.cached, found.map(|details| details.cached_tokens));
+            let created = found.and_then(|details| details.created_cache_tokens);
+            plus(&mut self.created, created);
         }
+    }
+}
+
+/// A timing as clients read it.
+fn told(timing: &Timing) -> RequestTiming {
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    let began = timing.first.is_some();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "token counts are far below 2^53"
+    )]
+    let tokens = timing.tokens as f64;
+    let whole = timing.first.unwrap_or_default() + timing.generation;
+    RequestTiming {
+        time_to_first_token_ms: timing.first.map(ms),
+        generation_time_ms: began.then(|| ms(timing.generation)),
+        queue_time_ms: Some(ms(timing.queued)),
+        mean_itl_ms: (timing.tokens > 1).then(|| ms(timing.generation) / (tokens - 1.0)),
+        tokens_per_second: (began && !whole.is_zero()).then(|| tokens / whole.as_secs_f64()),
     }
 }
 

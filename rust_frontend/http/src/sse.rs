@@ -166,7 +166,11 @@ impl Stream {
         match outputs.poll_next(cx, &mut self.piece) {
             Poll::Ready(index) => {
                 self.silence.heard();
-                self.write_piece(index?);
+                let index = index?;
+                if self.style.counted {
+                    self.writer.count(outputs.usage());
+                }
+                self.write_piece(index);
             }
             Poll::Pending => {
                 ready!(self.silence.poll(cx));
@@ -211,6 +215,9 @@ impl Stream {
         };
         if self.include_usage {
             self.writer.usage(&outputs.usage());
+        }
+        if let Some(timing) = outputs.timing().filter(|_| self.style.timed) {
+            self.writer.timing(&timing);
         }
         self.writer.done();
     }

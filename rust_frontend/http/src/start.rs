@@ -32,7 +32,7 @@ pub(crate) async fn arrive(state: &AppState, request: Request) -> Result<Arrived
     if !state.app.shutdown.accepting() {
         return Err(stopping());
     }
-    let pinned = Pinned::of(request.headers());
+    let pinned = Pinned::of(&state.app, request.headers());
     let body = state.bodies.read(request).await?;
     Ok(Arrived { body, at, pinned })
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
-use octavo_edge::{RETRY_S, Refusal, stopping, unix_seconds};
+use octavo_edge::{PathText, RETRY_S, Refusal, stopping, unix_seconds};
 use octavo_engine::{Generate, RankView};
 use octavo_telemetry::{EngineView, RankFigures};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub(crate) async fn models(State(state): State<Arc<AppState>>) -> Json<ModelList
 /// Describes one served name, which may hold slashes.
 pub(crate) async fn model(
     State(state): State<Arc<AppState>>,
-    Path(name): Path<String>,
+    PathText(name): PathText,
 ) -> Result<Json<ModelCard>, Refusal> {
     let Json(list) = models(State(Arc::clone(&state))).await;
     list.data

@@ -36,9 +36,18 @@ pub(crate) async fn answer(
         }
     }
     let usage = outputs.usage();
+    let metrics = outputs.timing().filter(|_| style.timed);
     Ok(match identity.route {
-        Route::Chat => Json(chat(identity, answers, usage, &style)).into_response(),
-        Route::Completion => Json(completion(identity, answers, usage)).into_response(),
+        Route::Chat => Json(ChatCompletion {
+            metrics,
+            ..chat(identity, answers, usage, &style)
+        })
+        .into_response(),
+        Route::Completion => Json(Completion {
+            metrics,
+            ..completion(identity, answers, usage)
+        })
+        .into_response(),
     })
 }
 
@@ -117,6 +126,7 @@ fn chat(identity: Identity, answers: Vec<Answer>, usage: Usage, style: &Style) -
         usage,
         prompt_token_ids,
         prompt_logprobs,
+        metrics: None,
     }
 }
 
@@ -144,6 +154,7 @@ fn completion(identity: Identity, answers: Vec<Answer>, usage: Usage) -> Complet
         model: identity.model,
         choices: (0..).zip(answers).map(choice).collect(),
         usage: Some(usage),
+        metrics: None,
     }
 }
 

@@ -128,7 +128,7 @@ fn the_usage_counts_tokens_and_cache_hits() {
         assert!(reply.id.starts_with("cmpl-"));
         assert_eq!(reply.choices[0].finish_reason, Some(FinishReason::Length));
         let usage = serde_json::to_value(reply.usage.unwrap()).unwrap();
-        let details = json!({"cached_tokens": 3});
+        let details = json!({"cached_tokens": 3, "created_cache_tokens": 0});
         assert_eq!(
             usage,
             json!({"prompt_tokens": 4, "completion_tokens": 7, "total_tokens": 11, "prompt_tokens_details": details})

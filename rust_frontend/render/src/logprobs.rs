@@ -5,6 +5,8 @@ use octavo_tokenizer::{IncrementalDecoder, Tokenizer};
 use octavo_wire::frontend::Logprobs;
 use serde_json::{Map, Value, json};
 
+use crate::prepared::TokenNames;
+
 /// One token of an output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenLogprobs {
@@ -24,13 +26,15 @@ pub struct TokenLogprobs {
 #[derive(Debug)]
 pub struct LogprobText {
     decoder: IncrementalDecoder,
+    names: TokenNames,
     characters: usize,
 }
 
 impl LogprobText {
-    pub(crate) fn new(decoder: IncrementalDecoder) -> Self {
+    pub(crate) fn new(decoder: IncrementalDecoder, names: TokenNames) -> Self {
         Self {
             decoder,
+            names,
             characters: 0,
         }
     }
@@ -57,8 +61,10 @@ impl LogprobText {
                 self.characters += text.chars().count();
                 let (ids, values): (Vec<i32>, Vec<f32>) = row.unzip();
                 let pairs = ids.iter().zip(values);
-                let mut entries = pairs.map(|(&id, value)| entry(tokenizer, id, value));
-                let token = entries.next().unwrap_or_else(|| entry(tokenizer, id, 0.0));
+                let names = self.names;
+                let mut entries = pairs.map(|(&id, value)| entry(tokenizer, id, value, names));
+                let token = entries.next();
+                let token = token.unwrap_or_else(|| entry(tokenizer, id, 0.0, names));
                 TokenLogprobs {
                     token,
                     top: entries.collect(),
@@ -119,7 +125,7 @@ pub fn prompt_logprobs(tokenizer: &Tokenizer, logprobs: &Logprobs) -> PromptLogp
             } else {
                 place as i64
             };
-            let entry = entry(tokenizer, id, value);
+            let entry = entry(tokenizer, id, value, TokenNames::Texts);
             map.entry(id.to_string()).or_insert_with(
                 || json!({"logprob": entry.logprob, "rank": rank, "decoded_token": entry.token}),
             );
@@ -136,6 +142,7 @@ pub(crate) fn echoed(
     text: &str,
     ids: &[i32],
     logprobs: Option<&Logprobs>,
+    names: TokenNames,
 ) -> CompletionLogprobs {
     let offsets = offsets(tokenizer, text, ids);
     let mut rows = logprobs.map(rows);
@@ -145,13 +152,13 @@ pub(crate) fn echoed(
         let mut entries = row
             .into_iter()
             .flatten()
-            .map(|(id, value)| entry(tokenizer, id, value));
+            .map(|(id, value)| entry(tokenizer, id, value, names));
         let token = entries.next();
         lists.text_offset.push(offset);
         lists
             .token_logprobs
             .push(token.as_ref().map(|token| token.logprob));
-        lists.tokens.push(entry(tokenizer, id, 0.0).token);
+        lists.tokens.push(entry(tokenizer, id, 0.0, names).token);
         lists
             .top_logprobs
             .push(token.map(|token| by_text(&token, &entries.collect::<Vec<_>>())));
@@ -192,12 +199,15 @@ fn rows(logprobs: &Logprobs) -> impl Iterator<Item = impl Iterator<Item = (i32, 
         .map(|(ids, values)| ids.iter().copied().zip(values.iter().copied()))
 }
 
-fn entry(tokenizer: &Tokenizer, id: i32, value: f32) -> TopLogprob {
+fn entry(tokenizer: &Tokenizer, id: i32, value: f32, names: TokenNames) -> TopLogprob {
     let bytes = tokenizer
         .token_bytes(id.cast_unsigned())
         .unwrap_or_default();
     TopLogprob {
-        token: String::from_utf8_lossy(bytes).into_owned(),
+        token: match names {
+            TokenNames::Texts => String::from_utf8_lossy(bytes).into_owned(),
+            TokenNames::Ids => format!("token_id:{id}"),
+        },
         logprob: f64::from(value).max(LEAST),
         bytes: bytes.to_vec(),
     }

@@ -75,6 +75,22 @@ impl Prepared {
     }
 }
 
+/// What log probabilities call tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum TokenNames {
+    /// By their texts.
+    #[default]
+    Texts,
+    /// By their ids: `token_id:7`.
+    Ids,
+}
+
+impl TokenNames {
+    pub(crate) fn by_ids(ids: bool) -> Self {
+        if ids { Self::Ids } else { Self::Texts }
+    }
+}
+
 /// How to turn the tokens of one output into text. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OutputPlan {
@@ -94,6 +110,8 @@ pub struct OutputPlan {
     pub(crate) min_tokens: usize,
     /// Whether tokens come with log probabilities, so that it matters whose text is out.
     pub(crate) logprobs: bool,
+    /// What log probabilities call tokens.
+    pub(crate) names: TokenNames,
     /// How the text is parsed; `None`: it is one text.
     pub(crate) parse: Option<ParsePlan>,
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::check;
 use crate::extras::passed_on;
 use crate::output::OutputText;
-use crate::prepared::{Limits, OutputPlan, Prepared};
+use crate::prepared::{Limits, OutputPlan, Prepared, TokenNames};
 use crate::renderer::{Renderer, far_too_long, unusable};
 
 /// What the caller wants beside the token ids.
@@ -222,6 +222,7 @@ impl Renderer {
             special: !fields.extras.skip_special_tokens,
             min_tokens: fields.extras.min_tokens,
             logprobs: fields.extras.logprobs.is_some(),
+            names: TokenNames::by_ids(fields.extras.tokens_as_ids),
         })
     }
 

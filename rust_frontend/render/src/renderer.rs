@@ -16,7 +16,7 @@ use crate::guide::{Guide, Model};
 use crate::logprobs::{self, LogprobText};
 use crate::output::OutputText;
 use crate::parsers::{self, ParserSettings, Parsers};
-use crate::prepared::{Limits, OutputPlan, Prepared};
+use crate::prepared::{Limits, OutputPlan, Prepared, TokenNames};
 use crate::prompts::{ChatPrompt, Prompts};
 use crate::seeds::Seeds;
 use crate::{check, limits};
@@ -341,13 +341,14 @@ impl Renderer {
 
     /// Starts the log probabilities of one output.
     pub fn logprobs(&self, plan: &OutputPlan) -> LogprobText {
-        LogprobText::new(self.decoder(plan))
+        LogprobText::new(self.decoder(plan), plan.names)
     }
 
     /// The log probabilities of a prompt that stands before its output.
     pub fn echoed(&self, prepared: &Prepared, found: Option<&Logprobs>) -> CompletionLogprobs {
         let text = prepared.echo.as_deref().unwrap_or_default();
-        logprobs::echoed(&self.tokenizer, text, &prepared.prompt, found)
+        let names = prepared.output.names;
+        logprobs::echoed(&self.tokenizer, text, &prepared.prompt, found, names)
     }
 
     pub(crate) fn decoder(&self, plan: &OutputPlan) -> IncrementalDecoder {
@@ -393,6 +394,7 @@ impl Renderer {
             special: !extras.skip_special_tokens,
             min_tokens: extras.min_tokens,
             logprobs: extras.logprobs.is_some(),
+            names: TokenNames::by_ids(extras.tokens_as_ids),
             parse: None,
         };
         let length = ids.len();

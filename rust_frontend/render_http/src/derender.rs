@@ -8,32 +8,27 @@ use std::borrow::Cow;
 use octavo_api::{
     ApiError, AssistantMessage, Body, ChatChoice, ChatChunk, ChatChunkChoice, ChatCompletion,
     ChatRequest, ChoiceState, Completion, CompletionChoice, CompletionRequest, DerenderInput,
-    DerenderRequest, FinishReason, Generated, GeneratedChoice, PromptHint, ReasoningFields,
-    SamplingFields, StreamState, Usage, served_name,
+    DerenderRequest, Derendered, FinishReason, Generated, GeneratedChoice, PromptHint,
+    ReasoningFields, SamplingFields, StreamState, Usage, served_name,
 };
 use octavo_render::{Ended, OutputPlan, Update};
-use serde::Serialize;
 
 use crate::events;
-use crate::service::{Asked, TextService, json};
-
-/// An event's answer.
-#[derive(Serialize)]
-struct Streamed<T> {
-    chunk: T,
-    stream_state: StreamState,
-}
+use crate::service::{Answer, Asked, TextService, json};
 
 pub(crate) fn chat(
     service: &TextService,
     body: Body,
     model: String,
     asked: &Asked,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<Answer, ApiError> {
     let request = DerenderRequest::chat(body)?;
     let model = name(service, &request, model)?;
+    let mut ignored = request.ignored;
     let chat = request.request.map(ChatRequest::from_body).transpose();
     let chat = chat.map_err(|error| error.within("chat_request"))?;
+    let inner = chat.iter().flat_map(|chat| &chat.ignored);
+    ignored.extend(inner.map(|name| format!("chat_request.{name}")));
     if chat.as_ref().is_some_and(|chat| chat.echo.is_some()) {
         let message = "'chat_request.echo' is not supported here: put the last message's text in front of the answer yourself.";
         return Err(ApiError::unsupported("chat_request.echo", message));
@@ -48,7 +43,7 @@ pub(crate) fn chat(
     match request.input {
         DerenderInput::Whole(mut answers) => {
             let (generated, prompt) = answers.pop().unwrap_or_default();
-            json(&job.chat(&generated, &prompt)?)
+            json(&job.chat(&generated, &prompt)?, ignored)
         }
         DerenderInput::Chunk {
             generated,
@@ -57,7 +52,7 @@ pub(crate) fn chat(
         } => {
             let reasoning = job.reasoning();
             let make = |head, gained, usage| chat_chunk(head, gained, usage, reasoning);
-            json(&job.chunk(&generated, &prompt, state, make)?)
+            json(&job.chunk(&generated, &prompt, state, make)?, ignored)
         }
     }
 }
@@ -67,12 +62,15 @@ pub(crate) fn completion(
     body: Body,
     model: String,
     asked: &Asked,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<Answer, ApiError> {
     let request = DerenderRequest::completion(body)?;
     let model = name(service, &request, model)?;
+    let mut ignored = request.ignored;
     let completion = request.request.map(CompletionRequest::batch).transpose();
     let completion = completion.map_err(|error| error.within("completion_request"))?;
     let first = completion.and_then(|requests| requests.into_iter().next());
+    let inner = first.iter().flat_map(|request| &request.ignored);
+    ignored.extend(inner.map(|name| format!("completion_request.{name}")));
     let job = Job {
         service,
         model,
@@ -83,12 +81,15 @@ pub(crate) fn completion(
         }),
     };
     match request.input {
-        DerenderInput::Whole(answers) => json(&job.completion(&answers)?),
+        DerenderInput::Whole(answers) => json(&job.completion(&answers)?, ignored),
         DerenderInput::Chunk {
             generated,
             prompt,
             state,
-        } => json(&job.chunk(&generated, &prompt, state, completion_chunk)?),
+        } => {
+            let chunk = job.chunk(&generated, &prompt, state, completion_chunk)?;
+            json(&chunk, ignored)
+        }
     }
 }
 
@@ -171,6 +172,7 @@ impl Job<'_> {
             usage: usage(generated, prompt, tokens).with_reasoning(thoughts),
             prompt_token_ids: None,
             prompt_logprobs: None,
+            metrics: None,
         })
     }
 
@@ -178,7 +180,7 @@ impl Job<'_> {
     fn completion(&self, answers: &[(Generated, PromptHint)]) -> Result<Completion, ApiError> {
         let mut choices = Vec::new();
         let (mut prompts, mut tokens) = (0, 0);
-        let mut cached = None;
+        let (mut cached, mut created) = (None, None);
         for (generated, prompt) in answers {
             let plan = self.plan(prompt)?;
             let mut own = 0;
@@ -201,6 +203,8 @@ impl Job<'_> {
             tokens += usage.completion_tokens;
             if let Some(details) = usage.prompt_tokens_details {
                 cached = Some(cached.unwrap_or(0) + details.cached_tokens);
+                let more = details.created_cache_tokens;
+                created = more.map(|more| created.unwrap_or(0) + more).or(created);
             }
         }
         let head = answers.first().map(|(generated, _)| self.head(generated));
@@ -211,7 +215,8 @@ impl Job<'_> {
             created: head.created,
             model: head.model,
             choices,
-            usage: Some(Usage::new(prompts, tokens, cached)),
+            usage: Some(Usage::new(prompts, tokens, cached).with_created(created)),
+            metrics: None,
         })
     }
 
@@ -221,7 +226,7 @@ impl Job<'_> {
         prompt: &PromptHint,
         state: Option<StreamState>,
         make: impl FnOnce(Head, Vec<Gained>, Option<Usage>) -> T,
-    ) -> Result<Streamed<T>, ApiError> {
+    ) -> Result<Derendered<T>, ApiError> {
         let plan = self.plan(prompt)?;
         let mut state = state.unwrap_or_else(|| StreamState {
             id: self.id(generated),
@@ -241,7 +246,7 @@ impl Job<'_> {
             .usage
             .as_ref()
             .map(|told| usage(generated, prompt, told.completion_tokens));
-        Ok(Streamed {
+        Ok(Derendered {
             chunk: make(head, gained, usage),
             stream_state: state,
         })
@@ -388,10 +393,10 @@ fn usage(generated: &Generated, prompt: &PromptHint, completion: usize) -> Usage
         .or(told.map(|usage| usage.prompt_tokens))
         .or(given)
         .unwrap_or(0);
-    let cached = told
-        .and_then(|usage| usage.prompt_tokens_details.as_ref())
-        .map(|details| details.cached_tokens);
-    Usage::new(prompts, completion, cached)
+    let details = told.and_then(|usage| usage.prompt_tokens_details.as_ref());
+    let cached = details.map(|details| details.cached_tokens);
+    let created = details.and_then(|details| details.created_cache_tokens);
+    Usage::new(prompts, completion, cached).with_created(created)
 }
 
 fn chat_chunk(
@@ -428,6 +433,7 @@ fn chat_chunk(
         choices: gained.into_iter().map(choice).collect(),
         usage,
         prompt_token_ids: None,
+        metrics: None,
     }
 }
 
@@ -452,6 +458,7 @@ fn completion_chunk(head: Head, gained: Vec<Gained>, usage: Option<Usage>) -> Co
         model: head.model,
         choices: gained.into_iter().map(choice).collect(),
         usage,
+        metrics: None,
     }
 }
 

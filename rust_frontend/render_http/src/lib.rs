@@ -11,4 +11,4 @@ mod service;
 mod tokenize;
 
 pub use routes::{TextState, text_routes};
-pub use service::{Asked, TextRoute, TextService};
+pub use service::{Answer, Asked, TextRoute, TextService};

@@ -6,13 +6,13 @@ use octavo_api::{
 };
 use octavo_render::{RenderedPrompt, Wanted};
 
-use crate::service::{Asked, TextService};
+use crate::service::{Answer, Asked, TextService, json};
 
 /// What is equal in all bodies that one request gives.
 struct Common {
     model: String,
     stream: bool,
-    include_usage: bool,
+    options: StreamOptions,
     fields: RenderFields,
 }
 
@@ -21,9 +21,10 @@ pub(crate) fn chat(
     mut body: Body,
     model: String,
     asked: &Asked,
-) -> Result<RenderedRequest, ApiError> {
+) -> Result<Answer, ApiError> {
     let fields = RenderFields::take(&mut body)?;
-    let request = ChatRequest::from_body(body)?;
+    let mut request = ChatRequest::from_body(body)?;
+    let ignored = std::mem::take(&mut request.ignored);
     let rendered = service
         .renderer
         .render_chat(&request, service.limits(), wanted(&fields))?;
@@ -34,10 +35,16 @@ pub(crate) fn chat(
     let common = Common {
         model,
         stream: request.stream,
-        include_usage: request.include_usage,
+        options: StreamOptions {
+            include_usage: request.include_usage,
+            continuous_usage_stats: request.continuous_usage,
+        },
         fields,
     };
-    Ok(put_together(&common, &request.scheduling, id, rendered))
+    json(
+        &put_together(&common, &request.scheduling, id, rendered),
+        ignored,
+    )
 }
 
 /// One body for each prompt.
@@ -46,7 +53,7 @@ pub(crate) fn completion(
     mut body: Body,
     model: &str,
     asked: &Asked,
-) -> Result<Vec<RenderedRequest>, ApiError> {
+) -> Result<Answer, ApiError> {
     let fields = RenderFields::take(&mut body)?;
     if fields.assistant_mask {
         let name = "return_assistant_tokens_mask";
@@ -63,9 +70,12 @@ pub(crate) fn completion(
     let common = Common {
         model: model.to_owned(),
         stream: requests.first().is_some_and(|request| request.stream),
-        include_usage: requests
+        options: requests
             .first()
-            .is_some_and(|request| request.include_usage),
+            .map_or_else(StreamOptions::default, |request| StreamOptions {
+                include_usage: request.include_usage,
+                continuous_usage_stats: request.continuous_usage,
+            }),
         fields,
     };
     let limits = service.limits();
@@ -87,7 +97,9 @@ pub(crate) fn completion(
         };
         Ok(put_together(&common, &request.scheduling, id, rendered))
     };
-    requests.iter().enumerate().map(render).collect()
+    let rendered: Result<Vec<_>, ApiError> = requests.iter().enumerate().map(render).collect();
+    let ignored = requests.first().map(|request| request.ignored.clone());
+    json(&rendered?, ignored.unwrap_or_default())
 }
 
 fn wanted(fields: &RenderFields) -> Wanted {
@@ -111,6 +123,9 @@ fn put_together(
     if let Some(salt) = &scheduling.cache_salt {
         passed.insert("cache_salt".to_owned(), salt.as_str().into());
     }
+    if let Some(session) = &scheduling.session_id {
+        passed.insert("session_id".to_owned(), session.as_str().into());
+    }
     let mut sampling_params = rendered.sampling;
     sampling_params.extend(common.fields.sampling.clone());
     RenderedRequest {
@@ -122,9 +137,7 @@ fn put_together(
         sampling_params,
         model: common.model.clone(),
         stream: common.stream,
-        stream_options: common.include_usage.then_some(StreamOptions {
-            include_usage: true,
-        }),
+        stream_options: (common.options != StreamOptions::default()).then_some(common.options),
         passed,
     }
 }

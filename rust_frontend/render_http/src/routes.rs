@@ -8,7 +8,9 @@ use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use axum::routing::post;
 use http::{HeaderValue, header};
-use octavo_edge::{BodyReader, Compute, Refusal, RequestId, Shutdown, stopping, unix_seconds};
+use octavo_edge::{
+    BodyReader, Compute, Refusal, RequestId, Shutdown, stopping, unix_seconds, warn,
+};
 
 use crate::service::{Asked, TextRoute, TextService};
 
@@ -55,8 +57,8 @@ async fn handle(
     let length = body.bytes.len();
     let job = move || worker.service.answer(route, &body.bytes, &asked);
     let answer = state.compute.run(length, job).await?;
-    let mut response = Response::new(Body::from(answer));
+    let mut response = Response::new(Body::from(answer.body));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
-    Ok(response)
+    Ok(warn(response, &answer.ignored))
 }

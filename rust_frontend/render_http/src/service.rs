@@ -89,6 +89,15 @@ pub struct Asked {
     pub now: u64,
 }
 
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// JSON.
+    pub body: Vec<u8>,
+    /// Names of the request's fields that have no effect.
+    pub ignored: Vec<String>,
+}
+
 /// Answers for one model. Shared between threads.
 pub struct TextService {
     pub(crate) renderer: Arc<Renderer>,
@@ -122,49 +131,40 @@ impl TextService {
         (self.limits)()
     }
 
-    /// Answers a body, as JSON.
+    /// Answers a body.
     ///
     /// # Errors
     /// What is wrong with the body: 404 for a model that is not served, else 400.
-    pub fn answer(
-        &self,
-        route: TextRoute,
-        body: &[u8],
-        asked: &Asked,
-    ) -> Result<Vec<u8>, ApiError> {
+    pub fn answer(&self, route: TextRoute, body: &[u8], asked: &Asked) -> Result<Answer, ApiError> {
         self.answer_body(route, Body::parse(body)?, asked)
     }
 
-    /// Answers a body whose `url`, or else whose fields say which route it is for.
+    /// Answers, as JSON, a body whose `url`, or else whose fields say which route it is for.
     ///
     /// # Errors
     /// As [`Self::answer`]; a body that is for no route.
     pub fn answer_line(&self, line: &[u8], asked: &Asked) -> Result<Vec<u8>, ApiError> {
         let mut body = Body::parse(line)?;
         let route = TextRoute::of(&mut body)?;
-        self.answer_body(route, body, asked)
+        Ok(self.answer_body(route, body, asked)?.body)
     }
 
-    fn answer_body(
-        &self,
-        route: TextRoute,
-        body: Body,
-        asked: &Asked,
-    ) -> Result<Vec<u8>, ApiError> {
+    fn answer_body(&self, route: TextRoute, body: Body, asked: &Asked) -> Result<Answer, ApiError> {
         let model = served_name(&self.model_names, body.model()?)?;
         match route {
-            TextRoute::RenderChat => json(&render::chat(self, body, model, asked)?),
-            TextRoute::RenderCompletion => json(&render::completion(self, body, &model, asked)?),
+            TextRoute::RenderChat => render::chat(self, body, model, asked),
+            TextRoute::RenderCompletion => render::completion(self, body, &model, asked),
             TextRoute::DerenderChat => derender::chat(self, body, model, asked),
             TextRoute::DerenderCompletion => derender::completion(self, body, model, asked),
-            TextRoute::Tokenize => json(&tokenize::tokenize(self, body)?),
-            TextRoute::Detokenize => json(&tokenize::detokenize(self, body)?),
+            TextRoute::Tokenize => tokenize::tokenize(self, body),
+            TextRoute::Detokenize => tokenize::detokenize(self, body),
         }
     }
 }
 
 /// Writes an answer.
-pub(crate) fn json(answer: &impl Serialize) -> Result<Vec<u8>, ApiError> {
-    serde_json::to_vec(answer)
-        .map_err(|error| ApiError::internal(format!("The answer cannot be written: {error}.")))
+pub(crate) fn json(answer: &impl Serialize, ignored: Vec<String>) -> Result<Answer, ApiError> {
+    let body = serde_json::to_vec(answer)
+        .map_err(|error| ApiError::internal(format!("The answer cannot be written: {error}.")))?;
+    Ok(Answer { body, ignored })
 }

@@ -5,13 +5,13 @@ use octavo_api::{
     TokenizeResponse,
 };
 
-use crate::service::TextService;
+use crate::service::{Answer, TextService, json};
 
 /// Longest text that is tokenized, in bytes: encoding takes time and memory many times the text's, and may well be asked
 /// for texts longer than a context.
 const MAX_TEXT: usize = 8 << 20;
 
-pub(crate) fn tokenize(service: &TextService, body: Body) -> Result<TokenizeResponse, ApiError> {
+pub(crate) fn tokenize(service: &TextService, body: Body) -> Result<Answer, ApiError> {
     let request = TokenizeRequest::from_body(body)?;
     let renderer = &service.renderer;
     let tokens = match request.input {
@@ -40,18 +40,16 @@ pub(crate) fn tokenize(service: &TextService, body: Body) -> Result<TokenizeResp
         let written = |id: &u32| tokenizer.id_to_token(*id).unwrap_or_default();
         tokens.iter().map(written).collect()
     });
-    Ok(TokenizeResponse {
+    let answer = TokenizeResponse {
         count: tokens.len(),
         max_model_len: service.limits().max_model_len,
         tokens,
         token_strs,
-    })
+    };
+    json(&answer, request.ignored)
 }
 
-pub(crate) fn detokenize(
-    service: &TextService,
-    body: Body,
-) -> Result<DetokenizeResponse, ApiError> {
+pub(crate) fn detokenize(service: &TextService, body: Body) -> Result<Answer, ApiError> {
     let request = DetokenizeRequest::from_body(body)?;
     let ids = service
         .renderer
@@ -64,5 +62,5 @@ pub(crate) fn detokenize(
             ApiError::invalid("tokens", format!("'tokens' cannot be used: {error}."))
         })?
     };
-    Ok(DetokenizeResponse { prompt })
+    json(&DetokenizeResponse { prompt }, request.ignored)
 }

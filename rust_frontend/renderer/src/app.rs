@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::header::CONTENT_TYPE;
 use octavo_api::{ApiError, ModelCard, ModelList};
 use octavo_edge::{
-    Access, AccessTable, BodyReader, Compute, Keys, PerCaller, Refusal, Role, Settings, Shutdown,
-    authorized, guarded, stopping, unix_seconds,
+    Access, AccessTable, BodyReader, Compute, Keys, PathText, PerCaller, Refusal, Role, Settings,
+    Shutdown, authorized, guarded, stopping, unix_seconds,
 };
 use octavo_render_http::{TextService, TextState, text_routes};
 use octavo_telemetry::Metrics;
@@ -91,7 +91,7 @@ fn list(state: &AppState) -> ModelList {
 /// Describes one served name, which may hold slashes.
 async fn model(
     State(state): State<Arc<AppState>>,
-    Path(name): Path<String>,
+    PathText(name): PathText,
 ) -> Result<Json<ModelCard>, Refusal> {
     let card = list(&state).data.into_iter().find(|card| card.id == name);
     card.map(Json).ok_or_else(|| {

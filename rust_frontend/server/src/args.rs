@@ -42,6 +42,8 @@ Fields of the configuration (octavo.config.FrontendConfig):
   trust_request_chat_template
                        whether requests may bring a chat template (false)
   enable_prompt_embeds whether prompts of completions may be vectors (false)
+  enable_per_request_metrics
+                       whether chats and completions say when their tokens came (false)
   edge                 an object: TLS, limits and time-outs (octavo.edge_config.EdgeConfig)
 
 Life:
@@ -72,7 +74,7 @@ mod tests {
         let fields = "listen_fd grpc_listen_fd engine_endpoints tokenizer_dir served_model_names seed max_open_requests \
             replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
             enable_auto_tool_choice format_files api_keys api_key_file log_level \
-            trust_request_chat_template enable_prompt_embeds edge";
+            trust_request_chat_template enable_prompt_embeds enable_per_request_metrics edge";
         for field in fields.split_whitespace() {
             assert!(help.contains(field), "{field}");
         }

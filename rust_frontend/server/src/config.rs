@@ -73,6 +73,9 @@ pub(crate) struct Config {
     /// Whether prompts may be vectors.
     #[serde(default)]
     pub(crate) enable_prompt_embeds: bool,
+    /// Whether chats and completions carry `metrics`: when their tokens came.
+    #[serde(default)]
+    pub(crate) enable_per_request_metrics: bool,
     /// File of the responses that are kept; `None`: memory.
     #[serde(default)]
     pub(crate) response_store: Option<PathBuf>,
@@ -196,6 +199,7 @@ impl Config {
             "asks_for_keys": !self.api_keys.is_empty() || self.api_key_file.is_some(),
             "trust_request_chat_template": self.trust_request_chat_template,
             "enable_prompt_embeds": self.enable_prompt_embeds,
+            "enable_per_request_metrics": self.enable_per_request_metrics,
             "log_level": self.log_level,
             "traces": self.otlp_traces_endpoint.is_some(),
             "edge": self.edge,

@@ -46,6 +46,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         metrics: Arc::new(Metrics::new(main_name).with_traces(sink)),
         model_names: config.served_model_names.clone(),
         priorities: config.scheduling_policy == "priority",
+        request_timings: config.enable_per_request_metrics,
         pooling: config.pooling.clone(),
         responses: store(config)?,
         keys: Arc::clone(&keys),

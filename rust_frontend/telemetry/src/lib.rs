@@ -10,5 +10,5 @@ mod trace;
 pub use engine::{EngineView, RankFigures};
 pub use log::{LEVELS, LogError, setup};
 pub use metrics::{CONTENT_TYPE, Metrics};
-pub use request::{Caller, Outcome, RequestMetrics};
+pub use request::{Caller, Outcome, RequestMetrics, Timing};
 pub use trace::{Asked, TraceParent, TraceSink, Traced};

@@ -44,6 +44,19 @@ pub struct Caller {
     pub stream: bool,
 }
 
+/// When the tokens of a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Until the engine began with it.
+    pub queued: Duration,
+    /// From then until its first token; `None`: there was none.
+    pub first: Option<Duration>,
+    /// From the first token to the last.
+    pub generation: Duration,
+    /// How many tokens.
+    pub tokens: u64,
+}
+
 /// The clock and the counts of one request; the outcome is recorded once, at the latest when this is dropped.
 #[derive(Debug)]
 pub struct RequestMetrics {
@@ -167,6 +180,23 @@ impl RequestMetrics {
         }
         self.generated += count;
         self.handles.generation_tokens.inc_by(count);
+    }
+
+    /// Tells when the tokens so far came. Queue and first token add up to the time since the arrival.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        let first = self.first_token.map(|at| at.duration_since(self.arrival));
+        let last = self.last_token.map(|at| at.duration_since(self.arrival));
+        let queued = self.queued.unwrap_or_default();
+        let queued = queued.min(first.unwrap_or(queued));
+        Timing {
+            queued,
+            first: first.map(|first| first.saturating_sub(queued)),
+            generation: last
+                .unwrap_or_default()
+                .saturating_sub(first.unwrap_or_default()),
+            tokens: self.generated,
+        }
     }
 
     /// Records the end. Later calls change nothing.

@@ -1,5 +1,6 @@
 //! Anthropic's answers and the events of its streams.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::error::AnthropicError;
 use crate::response::{FinishReason, StopReason, Usage};
 
 /// Why an answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The model ended by itself.
@@ -34,7 +35,7 @@ impl EndReason {
 }
 
 /// Tokens counted. Those of the prompt that came from the cache stand apart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MessagesUsage {
     /// Of the prompt, computed for this request.
     pub input_tokens: usize,
@@ -68,7 +69,7 @@ impl From<&Usage> for MessagesUsage {
 }
 
 /// One part of an answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentBlock {
     /// Text.
@@ -95,7 +96,7 @@ pub enum ContentBlock {
 }
 
 /// What a block gained.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BlockDelta {
     /// More text.
@@ -121,7 +122,7 @@ pub enum BlockDelta {
 }
 
 /// A whole answer, or its beginning in a stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MessageAnswer {
     /// "msg_...".
     pub id: String,
@@ -160,7 +161,7 @@ impl MessageAnswer {
 }
 
 /// How a streamed answer ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MessageDelta {
     /// Why.
     pub stop_reason: EndReason,
@@ -169,7 +170,7 @@ pub struct MessageDelta {
 }
 
 /// One event of a stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum MessageEvent {
     /// The first.
@@ -234,7 +235,7 @@ impl MessageEvent {
 }
 
 /// The answer of `/v1/messages/count_tokens`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenCount {
     /// Of the prompt that the request would have.
     pub input_tokens: usize,

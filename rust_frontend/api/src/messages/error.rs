@@ -1,11 +1,12 @@
 //! The one error in Anthropic's shape.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ApiError, ErrorKind};
 
 /// What stands in `error`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnthropicError {
     /// A class, as in Anthropic's API.
     #[serde(rename = "type")]
@@ -15,7 +16,7 @@ pub struct AnthropicError {
 }
 
 /// `{"type": "error", "error": {...}}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnthropicErrorBody {
     /// "error".
     #[serde(rename = "type")]

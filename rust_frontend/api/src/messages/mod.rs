@@ -108,9 +108,11 @@ impl MessagesRequest {
             scheduling: SchedulingFields::take(&mut fields)?,
             stream: field::boolean(&mut fields, "stream")?.unwrap_or(false),
             include_usage: true,
+            continuous_usage: false,
             return_token_ids: false,
             user: user(&mut fields)?,
             echo: None,
+            request_id: None,
             ignored: Vec::new(),
         };
         quiet(&mut fields)?;

@@ -1,9 +1,10 @@
 //! Answers with vectors, labels and scores.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Tokens counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct PoolingUsage {
     /// Of all texts.
     pub prompt_tokens: usize,
@@ -23,7 +24,7 @@ impl PoolingUsage {
 }
 
 /// One vector, or what stands for it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PooledData {
     /// A vector.
@@ -35,7 +36,7 @@ pub enum PooledData {
 }
 
 /// The answer of `/v1/embeddings`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EmbeddingAnswer {
     /// Of the answer, such as `embd-…`.
     pub id: String,
@@ -52,7 +53,7 @@ pub struct EmbeddingAnswer {
 }
 
 /// One embedding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct EmbeddingItem {
     /// Of the text.
     pub index: usize,
@@ -63,7 +64,7 @@ pub struct EmbeddingItem {
 }
 
 /// The answer of `/pooling`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PooledAnswer {
     /// Of the answer, such as `pool-…`.
     pub id: String,
@@ -80,7 +81,7 @@ pub struct PooledAnswer {
 }
 
 /// What one text gave.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PooledItem {
     /// Of the text.
     pub index: usize,
@@ -91,7 +92,7 @@ pub struct PooledItem {
 }
 
 /// The answer of `/classify`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ClassifyAnswer {
     /// Of the answer, such as `classify-…`.
     pub id: String,
@@ -108,7 +109,7 @@ pub struct ClassifyAnswer {
 }
 
 /// One text's labels.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Classification {
     /// Of the text.
     pub index: usize,
@@ -121,7 +122,7 @@ pub struct Classification {
 }
 
 /// The answer of `/score`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ScoreAnswer {
     /// Of the answer, such as `score-…`.
     pub id: String,
@@ -138,7 +139,7 @@ pub struct ScoreAnswer {
 }
 
 /// One pair's score.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ScoreItem {
     /// Of the pair.
     pub index: usize,
@@ -149,7 +150,7 @@ pub struct ScoreItem {
 }
 
 /// The answer of `/rerank`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RerankAnswer {
     /// Of the answer, such as `rerank-…`.
     pub id: String,
@@ -162,7 +163,7 @@ pub struct RerankAnswer {
 }
 
 /// One document's place.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RerankResult {
     /// Of the document in the request.
     pub index: usize,
@@ -174,7 +175,7 @@ pub struct RerankResult {
 }
 
 /// A document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RerankDocument {
     /// Its text.
     pub text: String,

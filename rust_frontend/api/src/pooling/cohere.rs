@@ -1,5 +1,6 @@
 //! `POST /v2/embed`, as Cohere's clients call it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -138,7 +139,7 @@ fn truncation(fields: &mut Map<String, Value>) -> Result<Option<Truncation>, Api
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CohereEmbedAnswer {
     /// Of the answer.
     pub id: String,
@@ -153,7 +154,7 @@ pub struct CohereEmbedAnswer {
 }
 
 /// Vectors in the forms that were asked for.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct CohereEmbeddings {
     /// Lists of numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +171,7 @@ pub struct CohereEmbeddings {
 }
 
 /// About the answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CohereMeta {
     /// Of the API.
     pub api_version: CohereVersion,
@@ -179,14 +180,14 @@ pub struct CohereMeta {
 }
 
 /// Of the API.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CohereVersion {
     /// "2".
     pub version: &'static str,
 }
 
 /// Tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CohereUnits {
     /// Of all texts.
     pub input_tokens: usize,

@@ -1,11 +1,12 @@
 //! The events of a streamed response.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::object::{OutputItem, OutputPart, ReasoningPart, ResponseObject};
 
 /// One event, with its number in the stream.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NumberedEvent {
     /// What happened.
     #[serde(flatten)]
@@ -15,7 +16,7 @@ pub struct NumberedEvent {
 }
 
 /// A content part, whichever kind of item it belongs to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Part {
     /// Of a message.
@@ -25,7 +26,7 @@ pub enum Part {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 #[expect(missing_docs, reason = "the fields are those of OpenAI's document")]
 pub enum ResponseEvent {

@@ -46,6 +46,13 @@ pub struct ResponsesRequest {
     pub ignored: Vec<String>,
 }
 
+fn shown_thoughts(fields: &mut Map<String, Value>) -> Result<ReasoningFields, ApiError> {
+    Ok(ReasoningFields {
+        include: field::boolean(fields, "include_reasoning")?.unwrap_or(true),
+        ..ReasoningFields::default()
+    })
+}
+
 impl ResponsesRequest {
     /// Checks a body.
     ///
@@ -86,17 +93,16 @@ impl ResponsesRequest {
             template: template(&mut fields, object.reasoning.effort.clone())?,
             tools: tools.fields,
             structured: text.structured,
-            reasoning: ReasoningFields {
-                include: field::boolean(&mut fields, "include_reasoning")?.unwrap_or(true),
-                ..ReasoningFields::default()
-            },
+            reasoning: shown_thoughts(&mut fields)?,
             sampling,
             scheduling: SchedulingFields::take(&mut fields)?,
             stream,
             include_usage: true,
+            continuous_usage: false,
             return_token_ids: false,
             user: object.user.clone(),
             echo: None,
+            request_id: None,
             ignored: Vec::new(),
         };
         options::quiet(&mut fields)?;

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::response::Usage;
 
 /// How far a response is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
     /// In the background, not begun.
@@ -34,7 +35,7 @@ impl ResponseStatus {
 }
 
 /// How far an item is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
     /// It grows.
@@ -46,7 +47,7 @@ pub enum ItemStatus {
 }
 
 /// A part of a message's content.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputPart {
     /// Text.
@@ -73,7 +74,7 @@ impl OutputPart {
 }
 
 /// A part of thoughts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ReasoningPart {
     /// As the model thought them.
@@ -84,7 +85,7 @@ pub enum ReasoningPart {
 }
 
 /// What the model said.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputItem {
     /// Thoughts.
@@ -158,7 +159,7 @@ impl OutputItem {
 }
 
 /// Why a response failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseFailure {
     /// A slug that programs may compare.
     pub code: String,
@@ -167,14 +168,14 @@ pub struct ResponseFailure {
 }
 
 /// Why a response is incomplete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IncompleteDetails {
     /// "`max_output_tokens`": that many, or the context is used up.
     pub reason: Cow<'static, str>,
 }
 
 /// What was said about thoughts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReasoningEcho {
     /// How hard to think.
     pub effort: Option<String>,
@@ -183,7 +184,7 @@ pub struct ReasoningEcho {
 }
 
 /// Tokens counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseUsage {
     /// Of the prompt.
     pub input_tokens: usize,
@@ -198,7 +199,7 @@ pub struct ResponseUsage {
 }
 
 /// Of the prompt's tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InputTokensDetails {
     /// Found in the prefix cache.
     pub cached_tokens: usize,
@@ -207,7 +208,7 @@ pub struct InputTokensDetails {
 }
 
 /// Of the output's tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputTokensDetails {
     /// That ended in the text of thoughts.
     pub reasoning_tokens: usize,
@@ -233,7 +234,7 @@ impl From<&Usage> for ResponseUsage {
 }
 
 /// A response.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseObject {
     /// "resp_...".
     pub id: String,
@@ -303,7 +304,7 @@ impl ResponseObject {
 }
 
 /// A page of `/v1/responses/{id}/input_items`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputItems {
     /// "list".
     pub object: Cow<'static, str>,
@@ -318,7 +319,7 @@ pub struct InputItems {
 }
 
 /// The answer to `DELETE /v1/responses/{id}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseDeleted {
     /// Which.
     pub id: String,

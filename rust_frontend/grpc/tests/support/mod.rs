@@ -73,6 +73,7 @@ impl Server {
             metrics: Arc::new(Metrics::new("test")),
             model_names: vec!["test".to_owned()],
             priorities: true,
+            request_timings: false,
             pooling: None,
             keys: Arc::new(keys),
             tokens: Arc::new(TokenBudget::new(settings.max_open_tokens)),

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use octavo_api::{ApiError, EndReason, MessageAnswer, MessagesRequest, MessagesUsage, TokenCount};
-use octavo_edge::{Refusal, RequestId, unix_seconds};
+use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
 use octavo_render::Prepared;
 
 use crate::app::{App, AppState};
@@ -18,7 +18,6 @@ use crate::live;
 use crate::output::Output;
 use crate::route::Route;
 use crate::start::{Arrived, arrive, checked, model, render, start};
-use crate::warning::warn;
 
 use events::Events;
 

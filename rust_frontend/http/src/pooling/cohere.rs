@@ -11,7 +11,7 @@ use octavo_api::{
     ApiError, CohereEmbedAnswer, CohereEmbedRequest, CohereEmbeddings, CohereMeta, CohereType,
     CohereUnits, CohereVersion, PooledInput, VectorFormat,
 };
-use octavo_edge::{Refusal, RequestId};
+use octavo_edge::{Refusal, RequestId, warn};
 use octavo_render::Reading;
 use octavo_wire::frontend::Pooled;
 
@@ -21,7 +21,6 @@ use super::work::{self, Work};
 use crate::app::AppState;
 use crate::generate::scheduling;
 use crate::start::{self, Arrived, arrive, checked};
-use crate::warning::warn;
 
 /// What Cohere calls a text's purpose, and what sentence-transformers calls the prompt for it.
 const PURPOSES: [(&str, &[&str]); 4] = [

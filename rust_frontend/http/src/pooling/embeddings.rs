@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use octavo_api::{EmbeddingAnswer, EmbeddingItem, EmbeddingRequest, PoolingUsage};
-use octavo_edge::{Refusal, RequestId, unix_seconds};
+use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
 
 use super::answer::{self, Head};
 use super::model;
@@ -14,7 +14,6 @@ use super::work::{self, Work};
 use crate::app::AppState;
 use crate::generate::scheduling;
 use crate::start::{self, Arrived, arrive, checked};
-use crate::warning::warn;
 
 pub(super) async fn create(
     State(state): State<Arc<AppState>>,

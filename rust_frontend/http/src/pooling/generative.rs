@@ -9,7 +9,7 @@ use octavo_api::{
     ApiError, GenerativeScoringRequest, PooledInput, PoolingOptions, PoolingUsage, ScoreAnswer,
     ScoreItem,
 };
-use octavo_edge::{Refusal, RequestId, unix_seconds};
+use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
 use octavo_engine::{Step, Submission};
 use octavo_render::{Limits, Reading};
 use octavo_wire::Tokens;
@@ -20,7 +20,6 @@ use super::work;
 use crate::app::{App, AppState};
 use crate::generate::{domain, limits, scheduling};
 use crate::start::{self, Arrived, arrive, checked};
-use crate::warning::warn;
 
 pub(super) async fn score(
     State(state): State<Arc<AppState>>,

@@ -9,7 +9,7 @@ use octavo_api::{
     Classification, ClassifyAnswer, ClassifyRequest, PooledAnswer, PooledItem, PoolingRequest,
     PoolingUsage,
 };
-use octavo_edge::{Refusal, RequestId, unix_seconds};
+use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
 use octavo_wire::frontend::Pooled;
 
 use super::answer::{self, Head};
@@ -18,7 +18,6 @@ use super::work::{self, Work};
 use crate::app::AppState;
 use crate::generate::scheduling;
 use crate::start::{self, Arrived, arrive, checked};
-use crate::warning::warn;
 
 pub(super) async fn classify(
     State(state): State<Arc<AppState>>,

@@ -11,7 +11,7 @@ use octavo_api::{
     ApiError, Pair, PooledInput, PoolingOptions, PoolingUsage, RerankAnswer, RerankDocument,
     RerankRequest, RerankResult, ScoreAnswer, ScoreItem, ScoreRequest,
 };
-use octavo_edge::{Refusal, RequestId, unix_seconds};
+use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
 use octavo_render::{PooledPrompt, Reading};
 use octavo_wire::frontend::Pooled;
 
@@ -21,7 +21,6 @@ use super::work::{self, Work};
 use crate::app::{App, AppState};
 use crate::generate::scheduling;
 use crate::start::{self, Arrived, arrive, checked};
-use crate::warning::warn;
 
 /// Pairs that are ready for the engine.
 struct Ready {

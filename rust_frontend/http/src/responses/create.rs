@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use octavo_api::{ApiError, ResponseObject, ResponsesRequest, id_prefix};
-use octavo_edge::{Caller, Refusal, RequestId, unix_seconds};
+use octavo_edge::{Caller, Refusal, RequestId, unix_seconds, warn};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -22,7 +22,6 @@ use crate::live::{self, Projection as _};
 use crate::output::Output;
 use crate::route::Route;
 use crate::start::{Arrived, arrive, checked, model, start};
-use crate::warning::warn;
 
 pub(crate) async fn create(
     State(state): State<Arc<AppState>>,

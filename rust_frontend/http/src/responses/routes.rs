@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use octavo_api::{ApiError, InputItems, ResponseDeleted, ResponseObject};
-use octavo_edge::{Caller, Refusal};
+use octavo_edge::{Caller, PathText, Refusal};
 use serde_json::Value;
 
 use super::events::{again, follow};
@@ -46,7 +46,7 @@ fn wrong(name: &str, wanted: &str, got: &str) -> ApiError {
 pub(crate) async fn retrieve(
     State(state): State<Arc<AppState>>,
     caller: From,
-    Path(id): Path<String>,
+    PathText(id): PathText,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let (caller, query) = (whose(caller), query.as_deref());
@@ -82,7 +82,7 @@ pub(crate) async fn retrieve(
 pub(crate) async fn delete(
     State(state): State<Arc<AppState>>,
     caller: From,
-    Path(id): Path<String>,
+    PathText(id): PathText,
 ) -> Result<Json<ResponseDeleted>, Refusal> {
     let caller = whose(caller);
     if let Some(job) = state.responses.job(&id, &caller) {
@@ -111,7 +111,7 @@ pub(crate) async fn delete(
 pub(crate) async fn cancel(
     State(state): State<Arc<AppState>>,
     caller: From,
-    Path(id): Path<String>,
+    PathText(id): PathText,
 ) -> Result<Json<ResponseObject>, Refusal> {
     let caller = whose(caller);
     if let Some(job) = state.responses.job(&id, &caller) {
@@ -130,7 +130,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn input_items(
     State(state): State<Arc<AppState>>,
     caller: From,
-    Path(id): Path<String>,
+    PathText(id): PathText,
     RawQuery(query): RawQuery,
 ) -> Result<Json<InputItems>, Refusal> {
     let query = query.as_deref();

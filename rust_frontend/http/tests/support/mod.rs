@@ -146,6 +146,7 @@ impl Server {
             metrics: Arc::clone(&metrics),
             model_names: vec!["test".to_owned(), "alias".to_owned()],
             priorities: true,
+            request_timings: false,
             pooling,
             responses: Some(Arc::new(store)),
             keys: Arc::new(keys),

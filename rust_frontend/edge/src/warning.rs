@@ -4,13 +4,14 @@ use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 
 /// Which header it is.
-pub(crate) const HEADER: &str = "x-octavo-warning";
+const HEADER: &str = "x-octavo-warning";
 
 /// Names are cut to so many characters, and so many of them are told.
 const MOST: (usize, usize) = (64, 20);
 
-/// Adds the header where there is something to tell.
-pub(crate) fn warn(mut response: Response, ignored: &[String]) -> Response {
+/// Adds the header where there are names to tell.
+#[must_use]
+pub fn warn(mut response: Response, ignored: &[String]) -> Response {
     if let Some(value) = value(ignored) {
         response
             .headers_mut()
