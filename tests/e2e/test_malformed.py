@@ -15,13 +15,13 @@ import psutil
 import pytest
 
 from tests.e2e.malformed import Attempt, Malformed
-from tests.e2e.raw_http import Answer, exchange
+from tests.e2e.raw_http import Answer, NotHttp, exchange
 from tests.e2e.server import Server, wait_for
 from tests.e2e.test_bad_requests import still_serves
 
 COUNT = int(os.environ.get("OCTAVO_MALFORMED", "400"))
 SEED = int(os.environ.get("OCTAVO_MALFORMED_SEED", "1"))
-WARM = 300
+WARM = 900
 #: By so much the memory of a process may grow between the first hundreds and the last; what the prefix cache and the
 #: allocators keep is in it.
 GROWTH_BYTES = {"frontend": 32 << 20, "engine": 16 << 20, "worker-0": 32 << 20}
@@ -54,6 +54,9 @@ class Driver:
         try:
             answer = exchange(self._address, attempt.raw, end=attempt.kind in ("cut", "chunks"), timeout_s=TIMEOUT_S)
             fault = self._judge(attempt, answer)
+        except NotHttp as error:
+            # Whoever closes while bytes of a body wait resets the connection, and with it what was not read of the answer.
+            fault = None if attempt.kind == "deep" and attempt.method == "GET" else f"NotHttp: {error}"
         except Exception as error:
             fault = f"{type(error).__name__}: {error}"
         if attempt.path.startswith(("/pause", "/sleep")):
