@@ -55,7 +55,7 @@ class Driver:
             answer = exchange(self._address, attempt.raw, end=attempt.kind in ("cut", "chunks"), timeout_s=TIMEOUT_S)
             fault = self._judge(attempt, answer)
         except NotHttp as error:
-            # Whoever closes while bytes of a body wait resets the connection, and with it what was not read of the answer.
+            # Who closes while bytes of a body wait resets the connection, and with it what was not read of the answer.
             fault = None if attempt.kind == "deep" and attempt.method == "GET" else f"NotHttp: {error}"
         except Exception as error:
             fault = f"{type(error).__name__}: {error}"
