@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import logging
 import os
 import secrets
@@ -132,7 +133,9 @@ def _check_parsers(config: ServeConfig) -> None:
     given = (("--tool-call-parser", config.tool_call_parser), ("--reasoning-parser", config.reasoning_parser))
     for (flag, name), known in zip(given, octavo_native.parser_names(), strict=True):
         if name and name not in ("auto", *known):
-            raise ConfigError(f"{flag} {name}: there is no such format; there are auto, {', '.join(known)}")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are auto, {', '.join(known)}"
+            raise ConfigError(f"{flag} {name}: there is no such format; {hint}")
 
 
 def _check_frontend(frontend: str, folder: Path) -> None:

@@ -279,8 +279,11 @@ def restarts(server: Server) -> float:
     return server.metric("octavo:engine_restarts_total") + server.metric("octavo:worker_restarts_total")
 
 
-def send_as_strangers(server: Server, tmp_path: Path) -> None:
-    """Send to every socket of a server what must not be run, and look that nobody has and that all goes on."""
+def send_as_strangers(server: Server, tmp_path: Path, ports: int = 1) -> None:
+    """Send to every socket of a server what must not be run, and look that nobody has and that all goes on.
+
+    `ports`: how many it was told to listen on, HTTP's and perhaps gRPC's.
+    """
     before = restarts(server)
     touched = tmp_path / "touched"
     payloads = [pickle.dumps(_Touch(touched)), os.urandom(4096), struct.pack(">Q", 4 << 30) + b"\xff" * 64]
@@ -293,7 +296,7 @@ def send_as_strangers(server: Server, tmp_path: Path) -> None:
             elif one.status == psutil.CONN_LISTEN:
                 assert one.laddr.ip in ("127.0.0.1", "::1"), one
                 tcp.append((one.laddr.ip, one.laddr.port))
-    assert len(set(tcp)) == 1, "one port, that of HTTP"
+    assert len(set(tcp)) == ports, "no port but those it was told of"
     assert unix
     for path in set(unix):
         assert os.stat(Path(path).parent).st_mode & 0o077 == 0, path
