@@ -22,6 +22,7 @@ RETIRED: dict[str, str] = {
     "--preemption-mode": "leave it out; preempted requests are computed again, their prefix comes from the cache",
     "--swap-space": "leave it out; nothing is swapped",
     "--disable-log-requests": "leave it out; requests are not logged unless asked for",
+    "--enable-prompt-tokens-details": "leave it out; usage always tells the cached tokens of a prompt",
     "--disable-frontend-multiprocessing": "leave it out; the frontend is a process of its own",
     "--api-server-count": "leave it out; one Rust frontend answers for all",
     "--async-scheduling": "leave it out; steps overlap by themselves",
