@@ -71,6 +71,8 @@ class Driver:
         self.statuses[attempt.kind, answer.status] += 1
         if answer.status == 501 and attempt.path.split("?")[0] in ABSENT:
             return None
+        if answer.status == 503 and "request was aborted" in answer.json["error"]["message"]:
+            return None  # by another client's /abort_requests or /pause
         if answer.status == 503 and "/ready" in attempt.path:  # while an attempt to pause has its way
             return None if answer.json["error"]["code"] == "unavailable" else "503 without its reason"
         if answer.status >= 500:

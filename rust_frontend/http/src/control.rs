@@ -129,7 +129,8 @@ fn body_schema(fields: &[Field]) -> Option<(Value, bool)> {
         properties.insert(name.to_owned(), schema);
     }
     let schema = json!({
-        "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+        "type": "object", "properties": properties, "required": required,
+        "additionalProperties": {"type": "null"},
     });
     (!fields.is_empty()).then_some((schema, !required.is_empty()))
 }
@@ -202,6 +203,10 @@ fn query(text: &str, known: &[&str]) -> Result<Map, ApiError> {
                 _ => known.join(", "),
             };
             let message = format!("'{name}' is no parameter of this route; known: {expected}.");
+            return Err(ApiError::invalid(name, message));
+        }
+        if value.is_empty() {
+            let message = format!("'{name}' has no value. Give it one, or leave it out.");
             return Err(ApiError::invalid(name, message));
         }
         let value = match value {
