@@ -15,6 +15,8 @@ from tests.e2e.test_errors_page import GOOD
 
 STEP_S = 0.05
 TOKENS = 12
+#: On a busy machine the client may read late: a fault of the server's would be there each time.
+TRIES = 3
 FLAGS = (
     "--output",
     "ids:66",
@@ -59,11 +61,14 @@ def test_queue_and_first_token_are_a_clients_clock(tiny: Path, programs: Program
     with running(programs, tiny, *FLAGS, settings=settings) as stack:
         url = f"http://127.0.0.1:{stack.port}"
         for fields in ({}, {"stream_options": {"include_usage": True}}):
-            metrics, first, last = asked(url, route, **fields)
+            for _ in range(TRIES):
+                metrics, first, last = asked(url, route, **fields)
+                told = [metrics["queue_time_ms"] + metrics["time_to_first_token_ms"], metrics["generation_time_ms"]]
+                clock = pytest.approx([first * 1000, (last - first) * 1000], rel=0.2)
+                if told == clock:
+                    break
             assert set(metrics) == NAMES
-            told = (metrics["queue_time_ms"] + metrics["time_to_first_token_ms"]) / 1000
-            assert told == pytest.approx(first, rel=0.2), (metrics, first)
-            assert metrics["generation_time_ms"] / 1000 == pytest.approx(last - first, rel=0.2), (metrics, last)
+            assert told == clock, (metrics, first, last)
             assert metrics["mean_itl_ms"] == pytest.approx(metrics["generation_time_ms"] / (TOKENS - 1))
             whole = metrics["time_to_first_token_ms"] + metrics["generation_time_ms"]
             assert metrics["tokens_per_second"] == pytest.approx(TOKENS / whole * 1000)
