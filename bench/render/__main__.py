@@ -7,9 +7,7 @@ import gzip
 import json
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +18,7 @@ import tokenizers
 import transformers
 
 from bench.compare.machine import describe
+from bench.render.clients import Clients, Processes, Threads, Timing
 from bench.render.conversations import Conversations
 from bench.render.cost import Cost, measure
 from bench.render.engines import Engines
@@ -34,7 +33,14 @@ _TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 _LENGTHS = (200, 8_000, 72_000)
-_CLIENTS = (1, 8)
+_CLIENTS = 8
+#: What is measured, and the method of Engines that does it.
+_WORK = {
+    "transformers": "transformers",
+    "octavo": "octavo",
+    "transformers, tokenizing alone": "transformers_encode",
+    "octavo, tokenizing alone": "encode",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ class Row:
     what: str
     tokens: int  # asked for
     clients: int
+    kind: str  # of clients: threads or processes
     measured_tokens: int  # of a conversation, on average
     per_second: float  # conversations
     spread: float  # (fastest - slowest) / median
@@ -65,62 +72,48 @@ def _folder(model: Path | None, scratch: Path) -> Path:
     return scratch
 
 
-def _measure(work: Callable[[Any], list[int]], inputs: Sequence[Any], clients: int) -> tuple[float, float, int]:
-    """Return inputs a second, milliseconds of CPU of one, and the tokens that came out.
-
-    Each client is a thread with inputs of its own, so that handing them over costs nothing.
-    """
-
-    def client(number: int) -> int:
-        return sum(len(work(one)) for one in inputs[number::clients])
-
-    with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(len, inputs[:clients]))  # threads are there
-        began, cpu = time.perf_counter(), time.process_time()
-        tokens = sum(pool.map(client, range(clients)))
-        passed, cpu = time.perf_counter() - began, time.process_time() - cpu
-        return len(inputs) / passed, cpu * 1000 / len(inputs), tokens
+def _lengths(engines: Engines, folder: Path, texts: Conversations, rounds: int, budget: int) -> list[Row]:
+    """Measure each length with one client, with threads and with processes."""
+    with Processes(folder, _CLIENTS, texts.draw(30_000, "first")) as processes:
+        kinds: tuple[Clients, ...] = (Threads(engines, 1), Threads(engines, _CLIENTS), processes)
+        each = ((tokens, clients) for tokens in _LENGTHS for clients in kinds)
+        return [row for tokens, clients in each for row in _length(engines, clients, texts, tokens, rounds, budget)]
 
 
-def _length(engines: Engines, texts: Conversations, tokens: int, clients: int, rounds: int, budget: int) -> list[Row]:
+def _length(
+    engines: Engines, clients: Clients, texts: Conversations, tokens: int, rounds: int, budget: int
+) -> list[Row]:
     """Measure conversations that nobody has seen before, engines taking turns: no cache of whole texts helps."""
-    count = max(clients, budget // tokens)
-    work: dict[str, Callable[[Any], list[int]]] = {
-        "transformers": engines.transformers,
-        "octavo": engines.octavo,
-        "transformers, tokenizing alone": engines.transformers_encode,
-        "octavo, tokenizing alone": engines.encode,
-    }
-    found: dict[str, list[tuple[float, float]]] = {what: [] for what in work}
-    made = 0
+    count = max(clients.count, budget // tokens)
+    found: dict[str, list[Timing]] = {what: [] for what in _WORK}
     for number in range(rounds):
-        for what, one in work.items():
-            names = (f"{tokens} {clients} {number} {what} {index}" for index in range(count))
+        for what, method in _WORK.items():
+            names = (f"{tokens} {clients.count} {clients.kind} {number} {what} {index}" for index in range(count))
             inputs: Sequence[Any] = [texts.draw(tokens, name) for name in names]
             if "alone" in what:
                 inputs = [engines.text(messages) for messages in inputs]
-            rate, cpu, out = _measure(one, inputs, clients)
-            found[what].append((rate, cpu))
-            made += out
-    each = made // (rounds * count * len(work))
-    return [_row(what, tokens, clients, each, found) for what in work]
+            found[what].append(clients.time(method, inputs))
+    made = sum(timing.tokens for timings in found.values() for timing in timings)
+    each = made // (rounds * count * len(_WORK))
+    return [_row(what, tokens, clients, each, found) for what in _WORK]
 
 
-def _row(what: str, tokens: int, clients: int, each: int, found: dict[str, list[tuple[float, float]]]) -> Row:
+def _row(what: str, tokens: int, clients: Clients, each: int, found: dict[str, list[Timing]]) -> Row:
     alone = ", tokenizing alone" if "alone" in what else ""
     pairs = list(zip(found[what], found[f"transformers{alone}"], strict=True))
-    rates = [rate for rate, _ in found[what]]
+    rates = [timing.per_second for timing in found[what]]
     middle = statistics.median(rates)
     return Row(
         what,
         tokens,
-        clients,
+        clients.count,
+        clients.kind,
         each,
         per_second=middle,
         spread=(max(rates) - min(rates)) / middle,
-        times=statistics.median(mine[0] / base[0] for mine, base in pairs),
-        cpu_ms=statistics.median(cpu for _, cpu in found[what]),
-        cpu_times=statistics.median(base[1] / mine[1] for mine, base in pairs),
+        times=statistics.median(mine.per_second / base.per_second for mine, base in pairs),
+        cpu_ms=statistics.median(timing.cpu_ms for timing in found[what]),
+        cpu_times=statistics.median(base.cpu_ms / mine.cpu_ms for mine, base in pairs),
     )
 
 
@@ -131,7 +124,8 @@ def _table(rows: Sequence[Row], growing: Sequence[Part], families: Sequence[Fami
         figures = (
             f"{row.per_second:,.1f} | {row.spread:.0%} | {row.times:.1f} | {row.cpu_ms:.3f} | {row.cpu_times:.1f} |"
         )
-        lines.append(f"| {row.measured_tokens:,} | {row.clients} | {row.what} | {figures}")
+        clients = "1" if row.clients == 1 else f"{row.clients} {row.kind}"
+        lines.append(f"| {row.measured_tokens:,} | {clients} | {row.what} | {figures}")
     lines += [
         "",
         "| turns | tokens | render, ms | encode, ms | request, ms | Transformers, ms |",
@@ -173,8 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if engines.octavo(messages) != wanted:
                 raise SystemExit("bench.render: the two give different ids")
             texts.letters_per_token *= probe / len(wanted)
-        lengths = [(tokens, clients) for tokens in _LENGTHS for clients in _CLIENTS if not args.only_growing]
-        rows = [row for length in lengths for row in _length(engines, texts, *length, rounds, budget)]
+        rows = [] if args.only_growing else _lengths(engines, folder, texts, rounds, budget)
         turns = 100 if args.quick else 400
         growing = grow(engines, texts, turns)
         families = by_template(folder, Path(scratch) / "families", texts, turns)
