@@ -14,6 +14,9 @@ CC ?= cc
 WHEELS := target/wheels
 # Files of Python tests that run at once. Tests that start servers wait more than they compute.
 JOBS ?= 2
+# Python keeps what it compiled, also where an image says that it must not: without, each start of a process compiles
+# torch's modules anew, which doubles it.
+export PYTHONDONTWRITEBYTECODE :=
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' -o -name '*.html' 2>/dev/null)
 
