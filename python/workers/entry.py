@@ -81,7 +81,11 @@ def _body_maker(target: str, heartbeat: HeartbeatThread) -> Callable[[Init], Wor
         set_environment(threads)
         started = time.monotonic()
         module, _, name = target.partition(":")
-        body = cast("WorkerBody", getattr(importlib.import_module(module), name)())
+        gc.disable()  # what imports make stays: looking through it again and again is a sixth of torch's import
+        try:
+            body = cast("WorkerBody", getattr(importlib.import_module(module), name)())
+        finally:
+            gc.enable()
         _log.debug("imports took %.2f s; %d threads", time.monotonic() - started, threads)
         # What the imports made lives as long as the process: the collector need not look at it again.
         gc.freeze()
