@@ -56,7 +56,7 @@ def _run(programs: Programs, count: int, work: Work) -> tuple[list[dict[str, obj
     rounds, noise = [], [probe()]
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = Path(folder)
-        name = prepare_tokenizer(tokenizer)
+        name = prepare_tokenizer(tokenizer, work.real_tokenizer)
         for number in range(count):
             began = time.monotonic()
             rounds.append(measure(programs, tokenizer, work))

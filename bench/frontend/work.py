@@ -53,6 +53,7 @@ class Work:
     slow_seconds: int = 20
     settle_seconds: float = 2.0
     health_probes: int = 2_000
+    real_tokenizer: bool = True  # if it is on this machine
 
     @classmethod
     def quick(cls) -> Work:
@@ -79,12 +80,13 @@ class Work:
             slow_seconds=1,
             settle_seconds=0.1,
             health_probes=50,
+            real_tokenizer=False,
         )
 
 
-def prepare_tokenizer(folder: Path) -> str:
-    """Write a tokenizer into `folder`: SmolLM2's if it is on this machine, else bytes. Return its name."""
-    found = smollm2.find()
+def prepare_tokenizer(folder: Path, real: bool = True) -> str:
+    """Write a tokenizer into `folder`: SmolLM2's if `real` and on this machine, else bytes. Return its name."""
+    found = smollm2.find() if real else None
     if found is not None:
         export_tokenizer(resolve(str(found)), folder)
         return "SmolLM2"
