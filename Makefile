@@ -12,6 +12,9 @@ UV := $(BIN)/uv pip install --python $(BIN)/python
 CARGO ?= cargo
 CC ?= cc
 WHEELS := target/wheels
+# How the wheels are compiled. `.ci/run` has a cheaper way; what users get is this.
+WHEEL_FLAGS ?= --release
+MATURIN := $(BIN)/maturin build $(WHEEL_FLAGS) --locked --interpreter $(BIN)/python -o $(WHEELS)
 # Files of Python tests that run at once. Tests that start servers wait more than they compute.
 JOBS ?= 2
 # Python keeps what it compiled, also where an image says that it must not: without, each start of a process compiles
@@ -54,15 +57,15 @@ $(VENV)/.environment: pyproject.toml requirements.lock | tools
 $(VENV)/.native: $(RUST) $(VENV)/.environment
 	@echo '== build: octavo-native and octavo-frontend (about 300 crates the first time)'
 	rm -rf $(WHEELS)
-	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/python/Cargo.toml
-	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/server/Cargo.toml
+	$(MATURIN) -m rust_frontend/python/Cargo.toml
+	$(MATURIN) -m rust_frontend/server/Cargo.toml
 	$(UV) --quiet --no-deps --reinstall $(WHEELS)/*.whl
 	@touch $@
 
 # Apart from the others, because the demo does without it.
 $(VENV)/.renderer: $(RUST) $(VENV)/.native
 	@echo '== build: octavo-renderer'
-	$(BIN)/maturin build --release --locked --interpreter $(BIN)/python -o $(WHEELS) -m rust_frontend/renderer/Cargo.toml
+	$(MATURIN) -m rust_frontend/renderer/Cargo.toml
 	$(UV) --quiet --no-deps --reinstall $(WHEELS)/octavo_renderer-*.whl
 	@touch $@
 
