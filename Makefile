@@ -23,7 +23,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Sources that the three Rust distributions are made of.
 RUST := Cargo.toml Cargo.lock $(shell find rust_frontend -name '*.rs' -o -name '*.toml' -o -name '*.pyi' -o -name '*.html' 2>/dev/null)
 
-.PHONY: help demo test test-oldest chaos clients lm-eval lint audit proto oracle build tools clean
+.PHONY: help demo test test-oldest chaos clients lm-eval lint lint-python lint-rust audit proto oracle build tools clean
 
 help:
 	@printf '%s\n' \
@@ -145,11 +145,16 @@ lm-eval: build $(LMEVAL)/.environment
 
 lint: build
 	@echo '== lint'
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-python lint-rust
+
+lint-python:
 	$(BIN)/ruff format --check python tests bench
 	$(BIN)/ruff check python tests bench
 	MYPYPATH=.types $(BIN)/mypy -p octavo
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
+
+lint-rust:
 	$(CARGO) fmt --version >/dev/null && $(CARGO) clippy --version >/dev/null \
 	  || { echo 'make lint needs rustfmt and clippy: rustup component add rustfmt clippy'; exit 1; }
 	$(CARGO) fmt --all --check
