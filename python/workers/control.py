@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from octavo.errors import ControlError
@@ -30,6 +31,8 @@ __all__ = ["ModelControls"]
 
 Args = dict[str, str]
 
+#: What may go wrong with memory, segments, connections and files while weights come.
+_FAILURES = (RuntimeError, OSError, ValueError, MemoryError, SafetensorError)
 #: Of the ranks, all of which are sent whole tensors, the one that keeps copies.
 _KEEPER = 0
 
@@ -45,6 +48,7 @@ class ModelControls:
         self._place = place
         self._progress = progress
         self._backend: WeightBackend | None = None
+        self._described = ""  # the connection that there is, by the trainer
         self._session: WeightSession | None = None
         self._files = 0  # of the copy that is being kept
         self._operations: dict[str, Callable[[Args], Args]] = {
@@ -82,9 +86,12 @@ class ModelControls:
 
     def _init(self, args: Args) -> Args:
         if self._backend is not None:
+            if args["info"] == self._described and self._backend.alive():
+                return {}
             self._backend.close()
             self._backend = None
         self._backend = connect(msgspec.json.decode(args["info"]), self._place)
+        self._described = args["info"]
         return {}
 
     def _start(self, args: Args) -> Args:
@@ -101,18 +108,18 @@ class ModelControls:
         info = msgspec.json.decode(args["info"])
         tensors = described(info)
         self._session.check(tensors)
-        incoming = self._backend.receive(info, tensors)
         keeps = bool(args["store"]) and self._place.rank == _KEEPER
         kept: dict[str, Tensor] = {}
         try:
+            incoming = self._backend.receive(info, tensors)
             for tensor, values in zip(tensors, incoming, strict=True):
                 name = self._session.load(tensor.name, values)
                 if keeps and name is not None:
                     kept[name] = values
                 self._progress.layer += 1
-            if kept:
+            if keeps:
                 self._keep(kept, Path(args["store"]))
-        except (RuntimeError, OSError, ValueError) as error:
+        except _FAILURES as error:
             raise ControlError(f"the weights did not arrive: {error}") from None
         return {}
 
@@ -142,6 +149,7 @@ class ModelControls:
     def _commit(self, args: Args) -> Args:
         assert self._session is not None
         if args["overlay"] and self._place.rank == _KEEPER:
+            shutil.rmtree(args["overlay"], ignore_errors=True)  # of a commit that a crash of another rank undid
             Path(args["store"]).rename(args["overlay"])
         self._resident.replace(self._session.seal(), args["key"])
         self._session, self._files = None, 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -73,8 +74,8 @@ class HttpStream(RlStream):
             "stream": True,
         }
         with httpx.stream("POST", f"{self._url}/v1/completions", json=body, timeout=60) as answer:
-            for line in answer.iter_lines():
-                if line.startswith("data: {"):
+            for line in _lines(answer):
+                if line.startswith(b"data: {"):
                     choice = json.loads(line[6:])["choices"][0]
                     self.tokens += choice.get("token_ids") or []
                     self.finish = choice["finish_reason"] or self.finish
@@ -92,6 +93,14 @@ class GrpcStream(RlStream):
         for message in self._client.stream(self.prompt, **options):
             self.tokens += message.output.token_ids
         self.finish = "length" if len(self.tokens) == self.max_tokens else "short"
+
+
+def _lines(answer: httpx.Response) -> Iterator[bytes]:
+    """Yield lines as SSE has them: httpx's own `iter_lines` would end one at a U+0085 in a text."""
+    rest = b""
+    for piece in answer.iter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
 
 
 def _holds(model: Path, prompt: list[int], tokens: list[int]) -> bool:

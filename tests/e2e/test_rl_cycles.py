@@ -43,7 +43,23 @@ def world(models: list[Path]) -> Iterator[tuple[Server, str]]:
     with running(models[0], *FLAGS) as server:
         assert server.process.stdout is not None
         line = server.process.stdout.readline()
+        _warm(server)
         yield server, line.rpartition("//")[2].strip()
+
+
+def _warm(server: Server) -> None:
+    """Write to all of the KV cache, whose pages take memory from then on, and fill what a worker keeps of kernels."""
+    for first in (0, 11):
+        complete(server, [[10 + row] * 416 for row in range(first, first + 11)])
+    for length in range(1, 60):
+        complete(server, [[length] * length])
+
+
+def complete(server: Server, prompts: list[list[int]]) -> list[list[int]]:
+    """Return what follows prompts that run together: eight tokens each."""
+    body = {"model": "tiny", "max_tokens": 8, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+    answer = httpx.post(f"{server.url}/v1/completions", json={**body, "prompt": prompts}, timeout=60)
+    return [choice["token_ids"] for choice in answer.json()["choices"]]
 
 
 class Door(Protocol):
@@ -159,13 +175,10 @@ def test_a_sleep_gives_memory_back_and_wakes_to_the_same(world: tuple[Server, st
     """Measured on a CPU: level 1 frees the KV cache, level 2 the weights too. (Of a GPU: test_gpu_sleep.py.)"""
     server, _ = world
     trainer = Trainer(server.url)
-    body = {"model": "tiny", "max_tokens": 8, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
 
     def answers() -> list[list[int]]:
         """Fill 32 MB of the cache."""
-        asked = {**body, "prompt": [[10 + row] * 400 for row in range(10)]}
-        choices = httpx.post(f"{server.url}/v1/completions", json=asked, timeout=60).json()["choices"]
-        return [choice["token_ids"] for choice in choices]
+        return complete(server, [[10 + row] * 400 for row in range(10)])
 
     def used() -> int:
         return memory(server)["worker-0"]

@@ -89,6 +89,11 @@ def wake_up(context: Context, args: Args) -> Steps:
     state = context.state
     tags = frozenset(words) or TAGS
     memory = (tags & state.asleep) - {SCHEDULING}
+    left = state.asleep - tags
+    if memory and left == {SCHEDULING}:
+        left = frozenset()  # it slept because of the memory
+    if state.session is not None and not state.paused and SCHEDULING in state.asleep - left:
+        raise ControlError("a weight update is under way: finish it (finish_weight_update) before waking", "conflict")
     if memory:
         wanted = state.journal.weights
         overlays = msgspec.json.encode(wanted.overlays).decode()
@@ -96,9 +101,6 @@ def wake_up(context: Context, args: Args) -> Steps:
         answers = yield from ask("wake_up", wishes)
         if any(answer.result["weight_key"] != wanted.key for answer in answers if WEIGHTS in memory):
             state.problem = LOST.format(state.journal.weight_version)
-    left = state.asleep - tags
-    if memory and left == {SCHEDULING}:
-        left = frozenset()  # it slept because of the memory
     if left != state.asleep:
         state.journal.record(Asleep(tuple(sorted(left)), state.journal.asleep.level if left else 0))
         state.asleep = left

@@ -30,13 +30,14 @@ _DROPPED = "{}; the update is dropped, the weights are those of before"
 
 
 def init(context: Context, args: Args) -> Steps:
-    """Connect workers and trainer. Again with the same description: nothing."""
+    """Connect workers and trainer. A session that is open is dropped: a trainer that begins anew has left it.
+
+    Again with the same description: workers keep a connection whose trainer is still there.
+    """
     info = msgspec.json.encode(json_object(args, "init_info")).decode()
     state = context.state
-    if info == state.backend:
-        return {"message": "the weight transfer engine was initialised before"}
     if state.session is not None:
-        raise ControlError("a weight update is under way over the present connection: finish it first", "conflict")
+        yield from _drop(context)
     state.backend = None
     yield from ask("init_weight_transfer", {"info": info})
     state.backend = info

@@ -52,6 +52,10 @@ class WeightBackend(Protocol):
         """
         ...
 
+    def alive(self) -> bool:
+        """Whether the trainer is still there as far as one can tell: else a trainer that says init is met anew."""
+        ...
+
     def close(self) -> None:
         """End the connection. Idempotent."""
         ...

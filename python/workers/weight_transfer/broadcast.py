@@ -50,8 +50,10 @@ class BroadcastBackend(ABC):
                 "init_info.world_size",
             )
         self._device = place.device
+        self._broken = False
         try:
             self._group = self.meet(address, port, offset + place.rank, world_size, timeout)
+            self._store: PrefixStore | None = meeting_store(address, port, world_size, timeout, server=False)
         except (RuntimeError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ControlError(f"the trainer at {address}:{port} was not met: {reason}", "failed") from None
@@ -68,9 +70,19 @@ class BroadcastBackend(ABC):
         """See WeightBackend."""
         return self._broadcasts(tensors)
 
+    def alive(self) -> bool:
+        """Whether no broadcast has failed and the trainer still hosts its store."""
+        if self._broken or self._store is None:
+            return False
+        try:
+            self._store.check(["octavo"])  # any answer
+        except RuntimeError:
+            return False
+        return True
+
     def close(self) -> None:
         """Leave the group."""
-        self._group = None
+        self._group = self._store = None
 
     def _broadcasts(self, tensors: Sequence[TensorDescription]) -> Iterator[Tensor]:
         options = BroadcastOptions()
@@ -81,6 +93,7 @@ class BroadcastBackend(ABC):
             try:
                 self._group.broadcast([received], options).wait()
             except RuntimeError as error:
+                self._broken = True
                 reason = str(error).partition("\n")[0]
                 raise ControlError(f"{tensor.name!r} did not come from the trainer: {reason}", "failed") from None
             yield received

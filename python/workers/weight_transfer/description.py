@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorDescription", "described", "whole", "word"]
 
+#: No tensor is larger, in bytes.
+_LARGEST = 1 << 50
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -45,9 +47,11 @@ def described(info: Mapping[str, Any]) -> list[TensorDescription]:
         known = _DTYPES.get(str(dtype).removeprefix("torch."))
         if known is None:
             raise _wrong(f"dtype_names.{index}", f"must be one of {', '.join(_DTYPES)}; got {dtype!r}")
-        if not isinstance(shape, list) or not all(_is_count(size) for size in shape):
+        if not isinstance(shape, list) or not all(_is_count(size) and size < _LARGEST for size in shape):
             raise _wrong(f"shapes.{index}", f"must be a list of sizes; got {shape!r}")
         found.append(TensorDescription(name, known, tuple(shape)))
+        if found[-1].nbytes >= _LARGEST:
+            raise _wrong(f"shapes.{index}", f"is larger than any memory; got {shape!r}")
     if not found:
         raise _wrong("names", "is empty; name at least one tensor")
     return found

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedMemoryBackend"]
 
 _FOLDER = "/dev/shm"
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of that name is not waited for
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 
 
@@ -43,11 +45,14 @@ class SharedMemoryBackend:
             raise _wrong("segment", f"must be a name of letters, digits, '_', '-' and '.'; got {name!r}")
         offsets = _offsets(info, tensors)
         try:
-            descriptor = os.open(f"{_FOLDER}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(f"{_FOLDER}/{name}", _FLAGS)
         except OSError as error:
             raise _wrong("segment", f"{name!r} cannot be opened: {error.strerror}") from None
         try:
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise _wrong("segment", f"{name!r} is no shared memory object")
+            size = status.st_size
             for index, (tensor, offset) in enumerate(zip(tensors, offsets, strict=True)):
                 if offset % tensor.dtype.itemsize or offset + tensor.nbytes > size:
                     where = f"{tensor.nbytes} bytes from {offset} of a segment of {size}"
@@ -58,6 +63,10 @@ class SharedMemoryBackend:
         finally:
             os.close(descriptor)
         return _read(mapped, tensors, offsets)
+
+    def alive(self) -> bool:
+        """There is no connection that could end."""
+        return True
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -167,7 +167,7 @@ def test_operations_are_idempotent(bench: Bench) -> None:
         bench.ok(op, **args)
     ops = [op for op, _ in bench.asked]
     assert {op: ops.count(op) for op in ops if op.endswith("weight_update") or op.startswith("init")} == {
-        "init_weight_transfer": 1,
+        "init_weight_transfer": 2,  # workers know whether the trainer that they have met is still there
         "start_weight_update": 1,
         "seal_weight_update": 1,
         "commit_weight_update": 1,
@@ -188,6 +188,34 @@ def test_no_update_without_session_no_session_without_pause(bench: Bench) -> Non
     assert bench.refused("finish_weight_update") == "conflict", "nothing was brought"
     bench.ok("resume")
     assert bench.asked[-1][0] == "abort_weight_update"
+
+
+def test_a_trainer_that_begins_anew_inherits_nothing(bench: Bench) -> None:
+    bench.ok("pause", mode="keep")
+    for other in ({}, {"port": 1}):
+        bench.ok("init_weight_transfer_engine", **INIT)
+        bench.ok("start_weight_update")
+        bench.ok("update_weights", **UPDATE)
+        bench.ok("init_weight_transfer_engine", init_info=json.dumps({"backend": "shm", **other}))
+        assert [op for op, _ in bench.asked[-2:]] == ["abort_weight_update", "init_weight_transfer"]
+        assert bench.refused("finish_weight_update", weight_version="half") == "conflict"
+        assert bench.refused("update_weights", **UPDATE) == "conflict"
+    assert bench.ok("weight_info") == {"weight_version": "0"}
+
+
+@pytest.mark.parametrize("level", ["0", "1"])
+def test_nothing_wakes_the_scheduling_in_an_update(bench: Bench, level: str) -> None:
+    bench.ok("sleep", level=level)
+    bench.ok("wake_up", tags="weights")
+    bench.ok("init_weight_transfer_engine", **INIT)
+    bench.ok("start_weight_update")
+    for tags in ("", "scheduling,kv_cache"):
+        assert bench.refused("wake_up", tags=tags) == "conflict"
+        assert not bench.state.may_schedule and bench.asked[-1][0] == "start_weight_update"
+    bench.ok("update_weights", **UPDATE)
+    bench.ok("finish_weight_update")
+    bench.ok("wake_up")
+    assert bench.state.may_schedule
 
 
 def test_a_failed_update_leaves_the_weights_of_before(bench: Bench) -> None:
