@@ -54,6 +54,34 @@ def test_noise_of_some_tokens_is_that_of_all() -> None:
     torch.testing.assert_close(gumbel_of(seed, position, tokens), gumbel(seed, position, 1000).gather(1, tokens))
 
 
+@pytest.mark.parametrize("vocab", [12, 288, 1003])
+def test_a_row_has_the_same_noise_and_token_among_others(vocab: int) -> None:
+    """To the bit: what a request draws does not depend on who else is in the step."""
+    seeds, positions = torch.arange(40) * 77, torch.arange(40) * 5
+    together = gumbel(seeds, positions, vocab)
+    assert all(torch.equal(gumbel(seeds[i : i + 1], positions[i : i + 1], vocab)[0], together[i]) for i in range(40))
+    logits = torch.randn(40, vocab, generator=torch.Generator().manual_seed(vocab))
+    temperature, zeros = torch.linspace(0.1, 2, 40), torch.zeros(40, dtype=torch.int64)
+    inputs = SampleInputs(temperature, zeros, torch.ones(40), seeds, positions, False, False, False)
+    picked = [
+        CpuSample().sample(
+            logits[i : i + 1],
+            SampleInputs(
+                temperature[i : i + 1],
+                zeros[:1],
+                torch.ones(1),
+                seeds[i : i + 1],
+                positions[i : i + 1],
+                False,
+                False,
+                False,
+            ),
+        )
+        for i in range(40)
+    ]
+    assert CpuSample().sample(logits, inputs).tolist() == torch.cat(picked).tolist()
+
+
 def test_noise_is_finite_and_standard_gumbel() -> None:
     noise = gumbel(torch.arange(64), torch.arange(64), 16384).flatten().double()
     assert torch.isfinite(noise).all()
