@@ -20,6 +20,7 @@ from octavo.wire.worker import (
     StepResult,
     WorkerToCore,
 )
+from octavo.workers.heap import HeapKeeper
 from octavo.workers.output import OutputThread
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = ["DeviceLoop"]
 
 _log = logging.getLogger(__name__)
 
-#: How often a loop without messages looks whether a launched step has failed.
+#: How often a loop without messages looks whether a launched step has failed; after so long it counts as resting.
 _CHECK_S = 0.2
 #: What launched steps have to come to their end when the loop leaves.
 _DRAIN_S = 5.0
@@ -59,6 +60,7 @@ class DeviceLoop:
         self._make_body = make_body
         self._make_outbox = make_outbox
         self._output: OutputThread | None = None
+        self._heap = HeapKeeper()
         self._body: WorkerBody | None = None
         self._step = 0
         self._deferred: int | None = None  # the step whose SamplePlan must come next
@@ -69,16 +71,18 @@ class DeviceLoop:
         """Serve messages until Shutdown comes (returns 0) or an exception was reported as a Fault (returns 1)."""
         try:
             while True:
-                frames = self._inbox.receive(None if self._output is None else _CHECK_S)
+                frames = self._inbox.receive(None if self._output is None and self._heap.rests else _CHECK_S)
                 if self._output is not None and self._output.failed is not None:
                     self._step, error = self._output.failed
                     raise error
                 if frames is None:
+                    self._heap.rested()
                     continue
                 message = self._to_worker.decode(frames[0])
                 if isinstance(message, Shutdown):
                     return 0
                 self._handle(message)
+                self._heap.worked()
         except Exception as error:
             self._report(error)
             return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import gc
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import torch
 
 from octavo.models.base import build_model
 from octavo.models.pooling import PoolingModel, build_pooling_model
+from octavo.workers.heap import trim_heap
 from octavo.workers.loading.load import load_weights
 from octavo.workers.pooling.runner import PoolingRunner
 from octavo.workers.runner import Limits, Runner
@@ -134,6 +134,4 @@ class ResidentModel:
         gc.collect()
         if self._build.device != "cpu":
             torch.cuda.empty_cache()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which keeps what was freed in its heap
-        if trim is not None:
-            trim(0)
+        trim_heap()
