@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from octavo.kernels.logit_rows import BannedWords, Edits, Thinking
+
 __all__ = [
     "ActivationOps",
     "AttentionOps",
@@ -27,7 +29,6 @@ __all__ = [
     "KvCache",
     "LinearOps",
     "LogitsOps",
-    "Markers",
     "MaskOps",
     "MoeOps",
     "NormOps",
@@ -265,15 +266,6 @@ class History:
     lengths: Tensor  # [R] int64, device
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
-    """What begins and ends thoughts, on the device."""
-
-    start: Tensor  # [a] int64
-    end: Tensor  # [b] int64: what is forced
-    close: Tensor  # [c] int64: an end of `end`
-
-
 class LogitsOps(Protocol):
     """What few requests ask for: changes to their rows' logits before a token is drawn, and log probabilities."""
 
@@ -293,20 +285,23 @@ class LogitsOps(Protocol):
         """Return -inf where a token's probability at this temperature is below min_p times that of the best."""
         ...
 
-    def ban_words(self, logits: Tensor, said: Tensor, words: Tensor) -> None:  # [V] float32, [m - 1], [n, m] int64
-        """Set to -inf the last token of each of `words` whose other tokens were just said.
+    def edit(self, logits: Tensor, edits: Sequence[Edits]) -> None:  # [R, V] float32, changed
+        """Leave the allowed tokens of each row, add its biases, set its banned tokens to -inf. Rows come once."""
+        ...
 
-        `said`: the last tokens of the output, -1 where there are fewer. Shorter words are filled with -2 in front.
-        """
+    def ban_words(
+        self, logits: Tensor, tokens: Tensor, banned: Sequence[BannedWords]
+    ) -> None:  # [R, V] float32, changed; [S, L] int32
+        """Set to -inf the last token of each word whose other tokens are the last ones of a row's output."""
         ...
 
     def end_thinking(
-        self, logits: Tensor, tokens: Tensor, prompt_len: int, markers: Markers, budget: int
-    ) -> Tensor:  # [V] float32, [L] int64 -> [V] float32
+        self, logits: Tensor, tokens: Tensor, thinking: Sequence[Thinking]
+    ) -> None:  # [R, V] float32, changed; [S, L] int32
         """Leave nothing but the next token of the `end` marker where a block of thoughts is open and `budget` is spent.
 
         A block begins behind a `start` marker and ends with a `close` marker. All blocks count that the output has
-        begun, and the one that the prompt leaves open; what ends a block is no thought.
+        begun, and the one that the prompt leaves open; what ends a block is no thought. The token left has logit 0.
         """
         ...
 
@@ -432,11 +427,21 @@ class ReplayOps(Protocol):
         """
         ...
 
-    def record(self, body: Callable[[], object]) -> Callable[[], None]:
-        """Run `body` once, then record what it launches; return what replays it on the current stream.
+    def rehearse(self, body: Callable[[], object], threads: int) -> int:
+        """Run `body`, which builds runners and steps them, so that all it launches is compiled and loaded afterwards.
 
-        `body` must not wait for the device, and what it returns to Python in the recording stays where it is. Memory of
-        recordings is shared: one replay may overwrite what an earlier one of another recording left.
+        It runs twice: first nothing of ours is launched, but compiled in `threads` threads. Recordings that it makes
+        hold nothing. What is recorded later must launch nothing else than was recorded here. Returns the number of
+        kernels that had to be compiled.
+        """
+        ...
+
+    def record(self, body: Callable[[], object]) -> Callable[[], None]:
+        """Run `body` once, unless it was rehearsed, then record what it launches; return what replays it.
+
+        A replay is on the current stream. `body` must not wait for the device, and what it returns to Python in the
+        recording stays where it is. Memory of recordings is shared: one replay may overwrite what an earlier one of
+        another recording left.
         """
         ...
 

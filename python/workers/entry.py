@@ -19,6 +19,7 @@ from octavo.faults import Faults
 from octavo.wire.codec import Codec
 from octavo.wire.version import VERSION
 from octavo.wire.worker import WorkerHello, WorkerToCore
+from octavo.workers.context import begin_context
 from octavo.workers.device_loop import DeviceLoop
 from octavo.workers.faulty import FaultyBody
 from octavo.workers.heartbeat import HeartbeatThread
@@ -79,6 +80,7 @@ def _body_maker(target: str, heartbeat: HeartbeatThread) -> Callable[[Init], Wor
     def make(init: Init) -> WorkerBody:
         threads = choose_threads(init.threads, init.world_size)
         set_environment(threads)
+        begin_context(init.device)
         started = time.monotonic()
         module, _, name = target.partition(":")
         gc.disable()  # what imports make stays: looking through it again and again is a sixth of torch's import
@@ -86,7 +88,7 @@ def _body_maker(target: str, heartbeat: HeartbeatThread) -> Callable[[Init], Wor
             body = cast("WorkerBody", getattr(importlib.import_module(module), name)())
         finally:
             gc.enable()
-        _log.debug("imports took %.2f s; %d threads", time.monotonic() - started, threads)
+        _log.info("imported in %.1f s; %d threads", time.monotonic() - started, threads)
         # What the imports made lives as long as the process: the collector need not look at it again.
         gc.freeze()
         if faults := Faults.find("worker", init.rank):

@@ -167,7 +167,7 @@ class ForwardGraphs:
             assert padding is not None
             self._control[: len(padding)].copy_(upload(padding, self._parts.device))
             self._recorded[key] = self._replay.record(lambda key=key: self._body(key))  # type: ignore[misc]
-        _log.info("%d forward passes recorded in %.1f s", len(self._recorded), time.monotonic() - started)
+        _log.debug("%d forward passes recorded in %.1f s", len(self._recorded), time.monotonic() - started)
 
     def _body(self, key: ForwardKey) -> None:
         parts = self._parts

@@ -144,7 +144,7 @@ class DecodeGraphs:
             padding = _pack_control(key.rows, nobody, nobody, np.zeros(key.rows, dtype=np.float32))
             self._control[: len(padding)].copy_(upload(padding, self._parts.device))
             self._recorded[key] = replay.record(lambda key=key: self._body(key))  # type: ignore[misc]
-        _log.info("%d decode steps recorded in %.1f s", len(self._recorded), time.monotonic() - started)
+        _log.debug("%d decode steps recorded in %.1f s", len(self._recorded), time.monotonic() - started)
 
     def _body(self, key: GraphKey) -> None:
         parts, kernels = self._parts, self._parts.kernels

@@ -21,6 +21,7 @@ from octavo.workers.control import ModelControls
 from octavo.workers.distributed import join, join_experts
 from octavo.workers.memory import device_free_bytes
 from octavo.workers.profiling import profile
+from octavo.workers.rehearsal import rehearsing
 from octavo.workers.resident import ResidentModel
 from octavo.workers.sampling.logprobs import unpack
 from octavo.workers.transfer import Download
@@ -146,7 +147,8 @@ class ModelBody:
         self._exchange = join_experts(message)
         build = Build(kernels, join(message), dtype, message.device, message.max_model_len, exchange=self._exchange)
         show = message.rank == OUTPUT_RANK
-        self._resident = ResidentModel(message, files, build, self._progress, show)
+        with rehearsing(files, build, message):
+            self._resident = ResidentModel(message, files, build, self._progress, show)
         self._controls = ModelControls(
             self._resident, Place(message.rank, message.world_size, message.device), self._progress
         )
@@ -171,12 +173,11 @@ class ModelBody:
             weight_key=self._resident.weight_key,
         )
         _log.info(
-            "%s: %.0f MB of weights in %s loaded in %.1f s; %d threads",
+            "%s: %.0f MB of weights in %s loaded in %.1f s",
             files.architecture,
             ready.weight_bytes / 1e6,
             message.dtype,
             ready.load_ms / 1000,
-            torch.get_num_threads(),
         )
         return ready
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from octavo.errors import ConfigError
 from octavo.models.pooling import PoolingModel
 from octavo.wire.worker import KvGroupAlloc
 from octavo.workers.pooling.runner import PoolingRunner
+from octavo.workers.rehearsal import run_steps
 from octavo.workers.runner import Limits, Runner
-from octavo.workers.warmup import BLOCK_TOKENS, blocks_needed, largest_step, small_steps
+from octavo.workers.warmup import BLOCK_TOKENS, blocks_needed, largest_step
 
 if TYPE_CHECKING:
     from octavo.kernels.api import Kernels
@@ -46,7 +48,7 @@ def profile(model: Model, kernels: Kernels, init: Init) -> Profile:
 
     Raises ConfigError if it does not fit.
     """
-    device = init.device
+    device, started = init.device, time.monotonic()
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
@@ -68,8 +70,9 @@ def profile(model: Model, kernels: Kernels, init: Init) -> Profile:
     used = total - free
     found = Profile(total, used, step, int(init.memory_utilization * total) - used - step)
     _log.info(
-        "GPU memory: %.1f GiB, in use %.1f, a step %.1f; KV cache %.1f",
+        "GPU memory: %.1f GiB, in use %.1f, a step %.1f; KV cache %.1f; measured in %.1f s",
         *(value / 2**30 for value in (found.total, found.used, found.step, found.for_kv)),
+        time.monotonic() - started,
     )
     return found
 
@@ -86,8 +89,6 @@ def _run(model: Model, kernels: Kernels, init: Init) -> int:
         runner.step(largest_step(*sizes))
     else:
         runner = Runner(model, kernels, limits, (group,), init.device, graph_sizes=())
-        runner.step(largest_step(*sizes))
-        for plan in small_steps(*sizes):
-            runner.step(plan)
+        run_steps(runner, sizes)
     torch.cuda.synchronize(init.device)
     return runner.cache_bytes

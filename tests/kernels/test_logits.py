@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.kernels.api import History, Markers
+from octavo.kernels.api import History
 from octavo.kernels.cpu.sample import CpuSample
+from octavo.kernels.logit_rows import BannedWords, Edits, Markers, Said, Thinking
 from octavo.kernels.ref.logits import RefLogits
 from octavo.wire.codec import pack_tokens
 from octavo.wire.frontend import SamplingExtras, SamplingParams, ThinkingBudget
@@ -43,10 +44,19 @@ def test_a_negative_logit_is_multiplied_and_counts_add_up() -> None:
 
 def test_bad_words_look_at_what_was_just_said() -> None:
     words = torch.tensor([[-2, -2, 5], [-2, 3, 4], [1, 3, 6], [7, 3, 4]])
-    for said, banned in (([-1, -1], {5}), ([-1, 3], {5, 4}), ([1, 3], {5, 4, 6}), ([3, 1], {5})):
-        logits = torch.zeros(VOCAB)
-        OPS.ban_words(logits, torch.tensor(said), words)
-        assert {t for t in range(VOCAB) if logits[t] == -math.inf} == banned
+    for said, banned in (([], {5}), ([3], {5, 4}), ([1, 3], {5, 4, 6}), ([3, 1], {5})):
+        logits, tokens = torch.zeros(2, VOCAB), torch.tensor([[0] * 4, [1, 3, *said] + [0] * (2 - len(said))])
+        where = Said(row=1, slot=1, prompt_len=2, length=2 + len(said))
+        OPS.ban_words(logits, tokens.to(torch.int32), [BannedWords(where, words)])
+        assert {t for t in range(VOCAB) if logits[1, t] == -math.inf} == banned
+        assert not logits[0].any()
+
+
+def test_ids_are_allowed_then_biased_then_banned() -> None:
+    logits = torch.tensor([[1.0] * 4, [1.0, 2.0, 3.0, 4.0]])
+    ids = torch.tensor
+    OPS.edit(logits, [Edits(1, ids([3, 1, 0]), ids([1, 2]), torch.tensor([0.5, 9.0]), ids([0]))])
+    assert logits.tolist() == [[1.0] * 4, [-math.inf, 2.5, -math.inf, 4.0]]
 
 
 #: Start, end, and what closes thoughts too.
@@ -55,8 +65,9 @@ MARKERS = [([0], [2, 3], []), ([0, 1], [2, 3, 2], []), ([0], [1, 3, 2], [2]), ([
 
 def allowed_next(tokens: list[int], prompt: int, budget: ThinkingBudget) -> set[int]:
     ids = [torch.tensor(list(array("i", packed))) for packed in (budget.start, budget.end, budget.close or budget.end)]
-    found = OPS.end_thinking(torch.zeros(VOCAB), torch.tensor(tokens), prompt, Markers(*ids), budget.budget)
-    return {token for token in range(VOCAB) if found[token] > -math.inf}
+    found, said = torch.zeros(1, VOCAB), Said(0, 0, prompt, len(tokens))
+    OPS.end_thinking(found, torch.tensor([tokens], dtype=torch.int32), [Thinking(said, Markers(*ids), budget.budget)])
+    return {token for token in range(VOCAB) if found[0, token] > -math.inf}
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(1, 8), st.integers(0, 6), st.integers(0, 3))

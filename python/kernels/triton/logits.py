@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-untyped, untyped-decorator"
-"""Penalties, min-p, bad words and log probabilities with few passes over the vocabulary; all else is torch."""
+"""Penalties, min-p and log probabilities with few passes over the vocabulary; what names tokens is in edits.py."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import torch
 import triton
 import triton.language as tl
 
-from octavo.kernels.ref.logits import RefLogits
-from octavo.kernels.triton.common import begin, launch_options
+from octavo.kernels.triton.common import begin, launch_options, power_of_two
+from octavo.kernels.triton.edits import ban_words, edit
+from octavo.kernels.triton.rows import extent, ranks, row_grid, row_parts
+from octavo.kernels.triton.thinking import end_thinking
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from octavo.kernels.api import History
+    from octavo.kernels.logit_rows import BannedWords, Edits, Thinking
 
 __all__ = ["TritonLogits"]
 
@@ -75,105 +80,56 @@ def _penalize_kernel(
 
 
 @triton.jit
-def _rank_kernel(
-    scores: tl.tensor,  # [R, V] float32
-    chosen: tl.tensor,  # [R] int64
-    totals: tl.tensor,  # [R] float32: the logarithm of the sum of exponentials
-    ranks: tl.tensor,  # [R] int32
-    stride: tl.tensor,
-    vocab: tl.tensor,
-    BLOCK: tl.constexpr,
-    DEPENDENT: tl.constexpr,
-) -> None:
-    begin(DEPENDENT)
-    row = tl.program_id(0).to(tl.int64)
-    mine = tl.load(scores + row * stride + tl.load(chosen + row))
-    peak = tl.full((BLOCK,), float("-inf"), tl.float32)
-    total = tl.zeros((BLOCK,), tl.float32)
-    better = tl.zeros((BLOCK,), tl.int32)
-    for start in range(0, vocab, BLOCK):
-        token = start + tl.arange(0, BLOCK)
-        value = tl.load(scores + row * stride + token, mask=token < vocab, other=float("-inf"))
-        better += (value > mine).to(tl.int32)
-        higher = tl.maximum(peak, value)
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp(peak - base) + tl.exp(value - base)
-        peak = higher
-    top = tl.max(peak, axis=0)
-    sum_ = tl.sum(total * tl.exp(peak - top), axis=0)
-    tl.store(totals + row, top + tl.log(sum_))
-    tl.store(ranks + row, tl.sum(better, axis=0) + 1)
-
-
-@triton.jit
 def _min_p_kernel(
     logits: tl.tensor,  # [R, V] float32
+    parts: tl.tensor,  # as in rows.py
     below: tl.tensor,  # [R] float32: what is added to the greatest logit for the least that is kept; no number: all are
     out: tl.tensor,  # [R, V] float32
     stride: tl.tensor,
     vocab: tl.tensor,
     BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ) -> None:
     begin(DEPENDENT)
     row = tl.program_id(0).to(tl.int64)
-    peak = tl.full((BLOCK,), float("-inf"), tl.float32)
-    for start in range(0, vocab, BLOCK):
-        token = start + tl.arange(0, BLOCK)
-        value = tl.load(logits + row * stride + token, mask=token < vocab, other=float("-inf"))
-        peak = tl.maximum(peak, value)
-    least = tl.max(peak, axis=0) + tl.load(below + row)
-    for start in range(0, vocab, BLOCK):
-        token = start + tl.arange(0, BLOCK)
-        value = tl.load(logits + row * stride + token, mask=token < vocab, other=float("-inf"))
-        tl.store(out + row * vocab + token, tl.where(value < least, float("-inf"), value), mask=token < vocab)
+    peak, _ = extent(parts, row, tl.num_programs(1), BLOCKS)
+    least = peak + tl.load(below + row)
+    token = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(logits + row * stride + token, mask=token < vocab, other=float("-inf"))
+    tl.store(out + row * vocab + token, tl.where(value < least, float("-inf"), value), mask=token < vocab)
 
 
-@triton.jit(do_not_specialize=["count", "width"])
-def _ban_words_kernel(
-    logits: tl.tensor,  # [V] float32
-    said: tl.tensor,  # [width - 1] int64
-    words: tl.tensor,  # [count, width] int64
-    count: tl.tensor,
-    width: tl.tensor,
-    BLOCK: tl.constexpr,
-    DEPENDENT: tl.constexpr,
-) -> None:
-    begin(DEPENDENT)
-    word = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    banned = word < count
-    for place in range(width - 1):
-        token = tl.load(words + word * width + place, mask=word < count, other=-2)
-        banned = banned & ((token == tl.load(said + place)) | (token == -2))
-    last = tl.load(words + word * width + width - 1, mask=word < count, other=0)
-    tl.store(logits + last, tl.full((BLOCK,), float("-inf"), tl.float32), mask=banned)
-
-
-class TritonLogits(RefLogits):
+class TritonLogits:
     """LogitsOps for a GPU."""
 
     def keep_min_p(self, logits: Tensor, temperature: Tensor, min_p: Tensor) -> Tensor:
         rows, vocab = logits.shape
         out = torch.empty((rows, vocab), dtype=torch.float32, device=logits.device)
         if rows:
-            _min_p_kernel[(rows,)](
+            grid, block = row_grid(logits)
+            _min_p_kernel[grid](
                 logits,
+                row_parts(logits),
                 temperature * min_p.log(),
                 out,
                 logits.stride(0),
                 vocab,
-                BLOCK=4 * _BLOCK,
+                BLOCK=block,
+                BLOCKS=power_of_two(grid[1]),
                 num_warps=8,
                 **launch_options(logits),
             )
         return out
 
-    def ban_words(self, logits: Tensor, said: Tensor, words: Tensor) -> None:
-        count, width = words.shape
-        if count:
-            _ban_words_kernel[(triton.cdiv(count, 128),)](
-                logits, said, words.contiguous(), count, width, BLOCK=128, **launch_options(logits)
-            )
+    def edit(self, logits: Tensor, edits: Sequence[Edits]) -> None:
+        edit(logits, edits)
+
+    def ban_words(self, logits: Tensor, tokens: Tensor, banned: Sequence[BannedWords]) -> None:
+        ban_words(logits, tokens, banned)
+
+    def end_thinking(self, logits: Tensor, tokens: Tensor, thinking: Sequence[Thinking]) -> None:
+        end_thinking(logits, tokens, thinking)
 
     def penalize(self, logits: Tensor, history: History, penalties: Tensor) -> Tensor:
         rows, vocab = logits.shape
@@ -199,24 +155,11 @@ class TritonLogits(RefLogits):
         return out
 
     def logprobs(self, scores: Tensor, chosen: Tensor, top: int, ids: Tensor | None, normalize: bool) -> Tensor:
-        rows, vocab = scores.shape
-        totals = torch.empty(rows, dtype=torch.float32, device=scores.device)
-        ranks = torch.empty(rows, dtype=torch.int32, device=scores.device)
-        if rows:
-            _rank_kernel[(rows,)](
-                scores,
-                chosen,
-                totals,
-                ranks,
-                scores.stride(0),
-                vocab,
-                BLOCK=4 * _BLOCK,
-                num_warps=8,
-                **launch_options(scores),
-            )
+        rows = len(scores)
+        totals, places = ranks(scores, chosen)
         others = scores.topk(top, dim=1).indices if ids is None else ids.expand(rows, -1)
         picked = torch.cat((chosen.unsqueeze(1), others), dim=1)
         values = scores.gather(1, picked)
         if normalize:
             values = values - totals.unsqueeze(1)
-        return torch.cat((picked.to(torch.int32), values.view(torch.int32), ranks.unsqueeze(1)), dim=1)
+        return torch.cat((picked.to(torch.int32), values.view(torch.int32), places.unsqueeze(1)), dim=1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from octavo.kernels.triton.ahead import compiling
 from octavo.kernels.triton.common import num_processors
 from octavo.kernels.triton.prefill import WORK_TOKENS
 from octavo.kernels.triton.tiles import MERGE_FIELDS, TILE_FIELDS, cut_work, work_room
@@ -36,6 +38,9 @@ class TritonReplay:
         self._state = state
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
+        self._recorded: weakref.WeakSet[torch.cuda.CUDAGraph] = weakref.WeakSet()  # all of them in the pool
+        self._rehearsing = False
+        self._rehearsed = False
 
     @property
     def most_rows(self) -> int:
@@ -67,22 +72,45 @@ class TritonReplay:
     def _device(self) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
+    def rehearse(self, body: Callable[[], object], threads: int) -> int:
+        self._rehearsing = True
+        try:
+            with compiling(threads) as count:
+                body()
+            body()
+            torch.cuda.current_stream().synchronize()
+        finally:
+            self._rehearsing = False
+        self._rehearsed = True
+        return count.compiled
+
     def record(self, body: Callable[[], object]) -> Callable[[], None]:
+        if self._rehearsing:
+            body()
+            return _nothing
         if self._stream is None:
             self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        if self._pool is None:
+        first = not self._recorded
+        if first:  # a pool whose recordings are all gone takes no more
             self._pool = torch.cuda.graph_pool_handle()
         self._stream.wait_stream(torch.cuda.current_stream())
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(self._stream):
-            # Kernels are compiled and loaded, and workspaces made, outside of the recording.
-            body()
-            self._stream.synchronize()
-            # Other threads of the process may go on with what they do on the device.
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            if first or not self._rehearsed:
+                # Kernels are compiled and loaded, and workspaces made, outside of the recording.
+                body()
+                self._stream.synchronize()
+            # Other threads of the process may go on with what they do on the device. What a rehearsal has not loaded
+            # may be loaded in between: nothing of that waits for the stream.
+            graph.capture_begin(pool=self._pool, capture_error_mode="relaxed" if self._rehearsed else "thread_local")
             try:
                 body()
             finally:
                 graph.capture_end()
+        self._recorded.add(graph)
         torch.cuda.current_stream().wait_stream(self._stream)
         return graph.replay
+
+
+def _nothing() -> None:
+    """Replay what a rehearsal has recorded."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from octavo.kernels.api import History, Markers
+from octavo.kernels.api import History
+from octavo.kernels.logit_rows import BannedWords, Edits, Markers, Said, Thinking
 from octavo.workers.transfer import upload
 
 if TYPE_CHECKING:
@@ -107,12 +107,11 @@ def process(
     logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: LogitsOps
 ) -> Tensor:  # [R, V] float32 -> [R, V] float32
     """Return the logits from which tokens are drawn. `logits` may be changed."""
-    for index, slot in enumerate(extras):
-        _one_by_id(logits[index], slot, int(rows.lengths[index]), logits, index)
+    edits = [edit for index, slot in enumerate(extras) if (edit := _edits(index, slot, int(rows.lengths[index])))]
+    if edits:
+        ops.edit(logits, edits)
     logits = _penalties(logits, extras, rows, ops)
-    for index, slot in enumerate(extras):
-        if slot.words is not None or slot.markers is not None:
-            _one_by_history(logits, index, slot, rows, ops)
+    _by_history(logits, extras, rows, ops)
     min_p = np.array([slot.params.min_p for slot in extras], dtype=np.float32)
     if min_p.any():
         heat = np.array([slot.temperature for slot in extras], dtype=np.float32)
@@ -121,16 +120,13 @@ def process(
     return logits
 
 
-def _one_by_id(row: Tensor, slot: SlotExtras, length: int, logits: Tensor, index: int) -> None:  # [V] float32
-    """Apply what names token ids: the ids that are allowed, biases, ends that come too early."""
-    if slot.allowed is not None:
-        kept = torch.full_like(row, float("-inf"))
-        kept[slot.allowed] = row[slot.allowed]
-        logits[index] = kept
-    if slot.bias_ids is not None and slot.biases is not None:
-        logits[index].index_add_(0, slot.bias_ids, slot.biases)
-    if slot.stop_ids is not None and length - slot.prompt_len < slot.params.min_tokens:
-        logits[index].index_fill_(0, slot.stop_ids, float("-inf"))
+def _edits(index: int, slot: SlotExtras, length: int) -> Edits | None:
+    """Return what names token ids: the ids that are allowed, biases, ends that come too early."""
+    early = length - slot.prompt_len < slot.params.min_tokens
+    stops = slot.stop_ids if early else None
+    if slot.allowed is None and slot.bias_ids is None and stops is None:
+        return None
+    return Edits(index, slot.allowed, slot.bias_ids, slot.biases, stops)
 
 
 def _penalties(logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: LogitsOps) -> Tensor:
@@ -163,20 +159,21 @@ def _penalties(logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: L
     return logits.index_copy(0, at, changed)
 
 
-def _one_by_history(logits: Tensor, index: int, slot: SlotExtras, rows: RowTokens, ops: LogitsOps) -> None:
+def _by_history(logits: Tensor, extras: list[SlotExtras], rows: RowTokens, ops: LogitsOps) -> None:
     """Apply what looks at the last tokens: bad words and the end of thoughts."""
-    length = int(rows.lengths[index])
-    tokens = rows.tokens[int(rows.slots[index]), :length].to(torch.int64)  # [L]
-    if slot.words is not None:
-        width = slot.words.shape[1] - 1
-        have = min(width, length - slot.prompt_len)
-        said = torch.full((width,), -1, dtype=torch.int64, device=logits.device)
-        if have:
-            said[width - have :] = tokens[length - have :]
-        ops.ban_words(logits[index], said, slot.words)
-    thinking = slot.params.thinking
-    if thinking is not None and slot.markers is not None:
-        logits[index] = ops.end_thinking(logits[index], tokens, slot.prompt_len, slot.markers, thinking.budget)
+    banned, thinking = [], []
+    for index, slot in enumerate(extras):
+        if slot.words is None and slot.markers is None:
+            continue
+        said = Said(index, int(rows.slots[index]), slot.prompt_len, int(rows.lengths[index]))
+        if slot.words is not None:
+            banned.append(BannedWords(said, slot.words))
+        if slot.markers is not None and slot.params.thinking is not None:
+            thinking.append(Thinking(said, slot.markers, slot.params.thinking.budget))
+    if banned:
+        ops.ban_words(logits, rows.tokens, banned)
+    if thinking:
+        ops.end_thinking(logits, rows.tokens, thinking)
 
 
 def _markers(thinking: ThinkingBudget, device: str) -> Markers:

@@ -7,6 +7,7 @@ Must be started with TRITON_INTERPRET=0. Prints the kernels that were compiled.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 
 import torch
@@ -16,7 +17,9 @@ from triton.runtime.jit import JITFunction
 
 import octavo.kernels.triton
 from octavo.kernels.api import DecodeInputs, History, KvCache, PagedStep, QkNorm, SampleInputs
+from octavo.kernels.logit_rows import BannedWords, Edits, Markers, Said, Thinking
 from octavo.kernels.triton.activation import TritonActivation
+from octavo.kernels.triton.ahead import compiling
 from octavo.kernels.triton.attention import TritonAttention
 from octavo.kernels.triton.behind import attend_behind
 from octavo.kernels.triton.block_copy import BlockCopier
@@ -100,7 +103,10 @@ def others() -> None:
     scores = torch.zeros(2, 2048)
     TritonLogits().penalize(scores, History(table, many, many), scores[:, :3])
     TritonLogits().keep_min_p(scores, scores[:, 0], scores[:, 1])
-    TritonLogits().ban_words(scores[0], many[:1], many[None])
+    said = Said(0, 0, 1, 2)
+    TritonLogits().ban_words(scores, table, [BannedWords(said, many[None])])
+    TritonLogits().edit(scores, [Edits(0, many, many, scores[0, :2], many)])
+    TritonLogits().end_thinking(scores, table, [Thinking(said, Markers(many, many, many), 3)])
     TritonLogits().logprobs(scores, many, 1, None, True)
     TritonMask().apply_token_mask(x, many, table)
     TritonState().scatter(table, many, many, ids)
@@ -112,6 +118,8 @@ def others() -> None:
 
 if __name__ == "__main__":
     compiled = only_compile()
-    attention()
-    others()
+    with compiling(os.cpu_count() or 1) as count:
+        attention()
+        others()
+    assert count.compiled >= len(compiled), count
     print(*sorted(compiled), sep="\n")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from octavo.kernels.api import History
+from octavo.kernels.logit_rows import BannedWords, Edits, Markers, Said, Thinking
 from octavo.kernels.ref.logits import RefLogits
 from octavo.kernels.ref.mask import RefMask
 from octavo.kernels.triton.logits import TritonLogits
@@ -61,20 +62,68 @@ def test_min_p(vocab, device) -> None:
 
 
 def test_bad_words(device) -> None:
-    """Words of one token and of several, two with the same end, more than a program takes, none."""
+    """Words of one token and of several, two with the same end, more than a program takes, none; of some rows."""
     words = torch.randint(10, 90, (150, 3))
-    words[:8] = torch.tensor(
-        [[-2, -2, 4], [-2, 6, 3], [5, 6, 2], [9, 6, 1], [-2, 5, 0], [7, 6, 2], [-2, -2, 4], [-1, 6, 8]]
-    )
-    for said in ([5, 6], [-1, 6], [-1, -1]):
-        want = torch.randn(100).to(device)
-        got, place = want.clone(), torch.tensor(said).to(device)
-        RefLogits().ban_words(want, place, words.to(device))
-        TritonLogits().ban_words(got, place, words.to(device))
-        assert torch.equal(got, want)
-    alone = got.clone()
-    TritonLogits().ban_words(alone, place[:0], words[:0, :1].to(device))
-    assert torch.equal(alone, got)
+    words[:7] = torch.tensor([[-2, -2, 4], [-2, 6, 3], [5, 6, 2], [9, 6, 1], [-2, 5, 0], [7, 6, 2], [-2, -2, 4]])
+    tokens = torch.tensor([[5, 6, 5, 6, 2**30], [1, 5, 6, 6, 2**30], [5, 6, 2**30, 2**30, 2**30]], dtype=torch.int32)
+    places = [Said(0, 2, 2, 2), Said(2, 0, 2, 4), Said(1, 1, 2, 3)]
+    for count in (150, 1):
+        banned = [BannedWords(place, words[:count].to(device)) for place in places]
+        banned[1] = BannedWords(places[1], words[:0].to(device))
+        for some in (banned, banned[:1], banned[1:2], []):
+            want = torch.randn(3, 105).to(device)[:, :100]
+            got = want.clone()
+            RefLogits().ban_words(want, tokens.to(device), some)
+            TritonLogits().ban_words(got, tokens.to(device), some)
+            assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("vocab", VOCABS)
+def test_edits(vocab, device) -> None:
+    """Each kind alone and all together, more ids than a program takes at once; rows that are not named stay."""
+    many = torch.randperm(vocab)[: min(vocab - 2, 1500)].to(device)
+    few, biases = torch.tensor([3, 0, 9]).to(device), torch.randn(len(many)).to(device)
+    edits = [
+        Edits(4, many, None, None, None),
+        Edits(0, None, many, biases, None),
+        Edits(2, None, None, None, many[: vocab // 2]),
+        Edits(5, many[: vocab // 2], few, biases[:3], many[:1]),
+        Edits(1, few, None, None, few[:2]),
+    ]
+    wide = torch.randn(7, vocab + 3).to(device)
+    wide[4, vocab // 2 : vocab] = float("-inf")
+    got, want = wide.clone()[:, :vocab], wide.clone()[:, :vocab]
+    TritonLogits().edit(got, edits)
+    RefLogits().edit(want, edits)
+    assert torch.equal(got, want)
+
+
+MARKERS = [([0], [2, 3], [3]), ([0, 1], [2, 3, 2], [2]), ([0], [1, 3, 2], [2]), ([0], [1, 1, 3, 1, 2], [1, 2])]
+
+
+@pytest.mark.parametrize("longest", [24, pytest.param(3000, marks=pytest.mark.gpu)])
+def test_thinking_budgets(longest, device) -> None:
+    """Rows of all lengths with few tokens, so that markers are everywhere; what stands behind a row's is never read."""
+    rows, vocab = 24, 70
+    tokens = torch.randint(0, 4, (rows + 1, longest + 3), dtype=torch.int32)
+    thinking = []
+    for row in range(rows):
+        length = longest if row < 2 else int(torch.randint(1, longest + 1, ()))
+        prompt = int(torch.randint(1, length + 1, ()))
+        tokens[rows - row, length:] = 2**30
+        ids = (torch.tensor(part).to(device) for part in MARKERS[row % 4])
+        # Half of the rows end with the end's first tokens.
+        end = MARKERS[row % 4][1][: row % 3]
+        if row % 2 and len(end) < length:
+            tokens[rows - row, length - len(end) : length] = torch.tensor(end, dtype=torch.int32)
+        budget = int(torch.randint(0, max(2, length // 3), ()))
+        thinking.append(Thinking(Said(row, rows - row, prompt, length), Markers(*ids), budget))
+    want = torch.randn(rows, vocab + 1).to(device)[:, :vocab]
+    got = want.clone()
+    RefLogits().end_thinking(want, tokens.to(device), thinking)
+    TritonLogits().end_thinking(got, tokens.to(device), thinking)
+    assert torch.equal(got, want)
+    assert 0 < int((want == float("-inf")).any(dim=1).sum()) < rows
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])

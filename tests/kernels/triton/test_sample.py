@@ -8,6 +8,7 @@ import torch
 from octavo.kernels.api import SampleInputs
 from octavo.kernels.ref.philox import gumbel
 from octavo.kernels.ref.sample import RefSample, keep_top_k, keep_top_p
+from octavo.kernels.triton import top_kp
 from octavo.kernels.triton.sample import TritonSample
 from octavo.kernels.triton.top_kp import thresholds
 
@@ -104,6 +105,31 @@ def test_kept_sets(vocab, device) -> None:
             above = float(mass[row][limited[row] > limited[row, token]].sum())
             assert abs(above - p) < 1e-5
     assert bool(kept.any(dim=1).all())
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_kept_sets_of_odd_rows(monkeypatch, kind, device) -> None:
+    """Little room for what is gathered; few logits above -inf, one that is far off, all equal, none, no numbers."""
+    monkeypatch.setattr(top_kp, "_ROOM", 64)
+    logits = (torch.randn(9, 100) * 2).to(kind)
+    logits[1, 20:] = float("-inf")
+    logits[2, 3] = -3e30
+    logits[3, 5] = 3e4
+    logits[4] = -1.5
+    logits[5] = float("-inf")
+    logits[6, ::2] = float("nan")
+    logits[7] = logits[7].abs().neg()
+    logits = logits.to(device)
+    for k, p in ((25, 1.0), (0, 0.6), (99, 0.9)):
+        every = torch.ones(9, device=device)
+        what = SampleInputs(0.7 * every, (k * every).long(), p * every, every.long(), every.long(), False, k > 0, p < 1)
+        clean = logits.float().nan_to_num(nan=float("-inf"), neginf=float("-inf"))
+        scores = clean / 0.7
+        kept = (scores >= thresholds(logits, what).unsqueeze(1)) & (scores > float("-inf"))
+        want = keep_top_p(keep_top_k(scores, what.top_k), what.top_p) > float("-inf")
+        off = (kept != want).sum(1)
+        off[5] = 0  # nothing is kept there, or all of it
+        assert off.max() <= (1 if p < 1 else 0), (k, p, off.tolist())
 
 
 def test_a_row_depends_on_itself_alone(device) -> None:
