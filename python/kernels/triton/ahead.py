@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 import triton
 from triton.runtime.jit import JITFunction
 
@@ -22,16 +23,21 @@ __all__ = ["Count", "compiling"]
 class _Gated(ThreadPoolExecutor):
     """Begins when it is told to: threads that compile would take the interpreter from what finds kernels."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, device: torch.device | None) -> None:
         super().__init__(threads, "compile")
         self.gate = threading.Event()
+        self._device = device
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         return super().submit(self._run, fn, args, options)
 
     def _run(self, fn: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         self.gate.wait()
-        return fn(*args, **options)
+        kernel = fn(*args, **options)
+        if self._device is not None:
+            torch.cuda.set_device(self._device)
+            assert kernel.run is not None  # asking loads the kernel, and compiles what launches it
+        return kernel
 
 
 @dataclass(slots=True)
@@ -42,8 +48,10 @@ class Count:
 
 
 @contextmanager
-def compiling(threads: int) -> Iterator[Count]:
+def compiling(threads: int, device: torch.device | None = None) -> Iterator[Count]:
     """Within it, launches of this thread do nothing; leaving compiles their kernels in other threads.
+
+    On `device` they are loaded too.
 
     What they would have written stays as it was. Raises what compiling raises.
     """
@@ -58,7 +66,7 @@ def compiling(threads: int) -> Iterator[Count]:
                 count.compiled += 1
 
     before = triton.knobs.compilation.listener
-    with _Gated(threads) as pool:
+    with _Gated(threads, device) as pool:
         try:
             JITFunction.run = run
             triton.knobs.compilation.listener = heard

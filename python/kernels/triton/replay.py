@@ -75,7 +75,7 @@ class TritonReplay:
     def rehearse(self, body: Callable[[], object], threads: int) -> int:
         self._rehearsing = True
         try:
-            with compiling(threads) as count:
+            with compiling(threads, self._device()) as count:
                 body()
             body()
             torch.cuda.current_stream().synchronize()
