@@ -38,13 +38,19 @@ pub(crate) fn append(token: &str, bytes: &mut Vec<u8>) -> bool {
     true
 }
 
+/// All characters of the alphabet with the bytes that they stand for.
+pub(crate) fn letters() -> impl Iterator<Item = (char, u8)> {
+    let letters = BYTES.iter().zip('\0'..);
+    letters.filter_map(|(byte, letter)| byte.map(|byte| (letter, byte)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn alphabet_is_that_of_byte_level_tokenizers() {
-        let mut all: Vec<u8> = BYTES.iter().copied().flatten().collect();
+        let mut all: Vec<u8> = letters().map(|(_, byte)| byte).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..=u8::MAX));
         for (letter, byte) in [

@@ -9,7 +9,7 @@ use tokenizers::AddedToken;
 use crate::added::{AddedTokens, Part};
 use crate::alphabet;
 use crate::kept::Kept;
-use crate::merges::{Joining, Merges};
+use crate::merges::{Joining, MISSING, Merges};
 use crate::model_file::{Model, ModelFile};
 use crate::recent::{Key, Recent};
 use crate::splitter::Scan;
@@ -211,7 +211,8 @@ fn composes(normalizer: &Value) -> Option<bool> {
     }
 }
 
-/// The vocabulary and the rules of a model; `None` where a byte has no token or a rule names a token that is none.
+/// The vocabulary and the rules of a model; `None` where something stands for bytes that have no token, or a rule names a
+/// token that is none.
 fn tables(model: &Model<'_>) -> Option<(Vocabulary, Merges)> {
     let mut bytes = Vec::with_capacity(8 * model.vocab.0.len());
     let mut places = Vec::with_capacity(model.vocab.0.len());
@@ -225,9 +226,12 @@ fn tables(model: &Model<'_>) -> Option<(Vocabulary, Merges)> {
         .iter()
         .map(|(place, id)| (&bytes[place.clone()], *id));
     let vocabulary = Vocabulary::new(tokens);
-    let mut single = [0; 256];
+    let mut single = [MISSING; 256];
     for (byte, id) in (0..=u8::MAX).zip(&mut single) {
-        *id = vocabulary.get(&[byte])?;
+        *id = vocabulary.get(&[byte]).unwrap_or(MISSING);
+    }
+    if single.contains(&MISSING) && (model.unk_token.is_some() || model.byte_fallback) {
+        return None;
     }
     let mut rules = Vec::with_capacity(model.merges.len());
     let mut both = Vec::new();
@@ -264,26 +268,27 @@ mod tests {
 
     /// The token of bytes.
     fn spelled(bytes: &[u8]) -> String {
-        let letter = |byte: &u8| {
-            (0..0x144).filter_map(char::from_u32).find(|letter| {
-                let mut bytes = Vec::new();
-                alphabet::append(&letter.to_string(), &mut bytes) && bytes == [*byte]
-            })
-        };
-        bytes.iter().map(|byte| letter(byte).unwrap()).collect()
+        let letter = |byte: &u8| alphabet::letters().find(|(_, own)| own == byte);
+        bytes.iter().map(|byte| letter(byte).unwrap().0).collect()
     }
 
-    /// A vocabulary of all bytes and the beginnings of some words; `rest` are further fields of the file.
+    /// Bytes that no word needs, some of them between others that join.
+    const RARE: [u8; 6] = [b'\t', b'7', b'z', 0xC2, 0xE2, 0xF0];
+
+    /// A vocabulary of all bytes and the beginnings of some words. `rest`: the normalizer; `ignore` the rules where a word
+    /// is a token; `lack` the rare bytes.
     fn file(pre_tokenizer: &Value, rest: &Value) -> Value {
         let mut vocab = serde_json::Map::new();
         for byte in 0..=u8::MAX {
-            vocab.insert(spelled(&[byte]), json!(byte));
+            if rest["lack"] != true || !RARE.contains(&byte) {
+                vocab.insert(spelled(&[byte]), json!(byte));
+            }
         }
         let mut merges = Vec::new();
         for word in WORDS.map(str::as_bytes) {
             for end in 2..=word.len() {
                 let (left, right) = (spelled(&word[..end - 1]), spelled(&word[end - 1..end]));
-                let (id, both) = (vocab.len(), format!("{left}{right}"));
+                let (id, both) = (vocab.len() + RARE.len(), format!("{left}{right}"));
                 if !vocab.contains_key(&both) {
                     vocab.insert(both, json!(id));
                     merges.push(json!([left, right]));
@@ -291,7 +296,7 @@ mod tests {
             }
         }
         // A token that no rule leads to.
-        let unreachable = vocab.len();
+        let unreachable = vocab.len() + RARE.len();
         vocab.insert(spelled(b"lo"), json!(unreachable));
         let added = |id: usize, content: &str, left: bool, right: bool, normalized: bool| {
             json!({"id": id, "content": content, "single_word": false, "lstrip": left, "rstrip": right,
@@ -307,7 +312,7 @@ mod tests {
             "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
             "pre_tokenizer": pre_tokenizer, "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true},
             "added_tokens": added,
-            "model": {"type": "BPE", "vocab": vocab, "merges": merges, "ignore_merges": rest["ignore"] == true},
+            "model": {"type": "BPE", "vocab": vocab, "merges": merges, "ignore_merges": rest["ignore"] == true, "unk_token": null},
         });
         file["normalizer"] = rest["normalizer"].clone();
         file
@@ -335,15 +340,18 @@ mod tests {
     }
 
     /// Files of the common kind that differ in what stands in front of the model.
-    fn files() -> [Value; 8] {
+    fn files() -> [Value; 10] {
         let digits = |single: bool| json!({"type": "Digits", "individual_digits": single});
         let isolated = |pattern| split(pattern, "Isolated", false);
         let (han, threes) = (isolated("[一-龥぀-ゟ゠-ヿ]+"), isolated(r"\p{N}{1,3}"));
         let (nfc, ignore) = (json!({"type": "NFC"}), json!({"ignore": true}));
+        let lack = json!({"lack": true});
         let many = [threes, han, isolated(MARKS), level(false)];
         [
             (vec![level(true)], json!({})),
             (vec![digits(true), level(true)], json!({})),
+            (vec![digits(true), level(true)], lack.clone()),
+            (vec![isolated(LLAMA), level(false)], lack),
             (vec![digits(false), level(true)], ignore.clone()),
             (
                 vec![isolated(LLAMA), level(false)],
@@ -375,6 +383,8 @@ mod tests {
             "hel",
             "\t",
             "7",
+            "tzhe",
+            "z",
         ];
         let some = proptest::sample::select([WORDS.as_slice(), &odd].concat());
         let text = prop::collection::vec(
@@ -400,6 +410,23 @@ mod tests {
     }
 
     #[test]
+    fn real_files_are_of_the_common_kind() {
+        let shared = std::env::var_os("OCTAVO_SHARED");
+        let root = shared.unwrap_or_else(|| "../../../shared".into());
+        let root = std::path::Path::new(&root).join("oracles/tokenizers");
+        for name in ["gpt-2", "starcoder"] {
+            let Ok(file) = std::fs::File::open(root.join(name).join("tokenizer.json.gz")) else {
+                println!("skipped: {} is absent; set OCTAVO_SHARED", root.display());
+                return;
+            };
+            let mut bytes = Vec::new();
+            let mut file = flate2::read::GzDecoder::new(file);
+            std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+            assert!(Level::read(&bytes).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn other_kinds_are_left_to_the_crate() {
         let plain = file(&level(true), &json!({}));
         let with = |pointer: &str, value: Value| {
@@ -411,12 +438,28 @@ mod tests {
         assert!(!with("/normalizer", json!({"type": "Lowercase"})));
         assert!(!with("/pre_tokenizer", json!({"type": "Whitespace"})));
         assert!(!with("/model/type", json!("WordPiece")));
-        assert!(!with("/model/vocab", json!({"a": 0})));
+        assert!(!with("/model/vocab", json!({"a": 0})), "rules need tokens");
         assert!(!with(
             "/model",
             json!({"type": "BPE", "dropout": 0.1, "vocab": {}, "merges": []})
         ));
         assert!(!with("/model/merges", json!([["t", "zz"]])));
         assert!(with("/model/merges", json!(["#version: 0.2", "t h"])));
+        // What stands for bytes that have no token is the crate's affair.
+        let some = json!({"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []});
+        for (field, value, known) in [
+            ("unk_token", Value::Null, true),
+            ("unk_token", json!("a"), false),
+            ("byte_fallback", json!(false), true),
+            ("byte_fallback", json!(true), false),
+        ] {
+            let mut some = some.clone();
+            some[field] = value;
+            assert_eq!(with("/model", some), known, "{field}");
+        }
+        assert!(
+            with("/model/unk_token", json!("a")),
+            "no byte lacks a token"
+        );
     }
 }

@@ -30,6 +30,12 @@ pub(crate) struct Model<'a> {
     pub(crate) end_of_word_suffix: Option<String>,
     #[serde(default)]
     pub(crate) ignore_merges: bool,
+    /// What stands for bytes that have no token.
+    #[serde(default)]
+    pub(crate) unk_token: Option<String>,
+    /// Whether tokens such as `<0xE5>` stand for them.
+    #[serde(default)]
+    pub(crate) byte_fallback: bool,
     #[serde(borrow)]
     pub(crate) vocab: Vocab<'a>,
     #[serde(borrow)]

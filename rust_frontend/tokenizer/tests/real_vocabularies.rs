@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::{Pair, REAL, cases, in_pieces, real, shared};
+use support::{Pair, REAL, cases, in_pieces, lacking, real, shared};
 
 /// All vocabularies, loaded once; none where they are absent.
 fn vocabularies() -> &'static [(&'static str, Pair)] {
@@ -16,7 +16,8 @@ fn vocabularies() -> &'static [(&'static str, Pair)] {
         let Some(root) = shared("oracles/tokenizers") else {
             return Vec::new();
         };
-        REAL.iter().map(|name| (*name, real(&root, name))).collect()
+        let all = REAL.iter().map(|name| (*name, real(&root, name)));
+        all.chain([("lacking", lacking(&root))]).collect()
     });
     &LOADED
 }
@@ -32,8 +33,14 @@ fn ids(vocab: u32, odd: Vec<u32>) -> impl Strategy<Value = Vec<u32>> {
 
 /// Any text: mostly characters that print, with white space between them, or any characters at all.
 fn text() -> impl Strategy<Value = String> {
-    let marks =
-        proptest::sample::select(vec!["<|im_end|>", "<|endoftext|>", "'s", "é", "e\u{301}"]);
+    let marks = proptest::sample::select(vec![
+        "<|im_end|>",
+        "<|endoftext|>",
+        "'s",
+        "é",
+        "e\u{301}",
+        "a\u{40000}b",
+    ]);
     let printing = ("\\PC{0,20}[ \\n\\t]{0,3}", marks, "\\PC{0,20}");
     prop_oneof![
         2 => printing.prop_map(|(head, mark, tail)| format!("{head}{mark}{tail}")),
@@ -182,6 +189,7 @@ fn a_text_has_no_fewer_tokens_than_is_said_without_encoding_it() {
             "\n".repeat(3000),
             "=".repeat(4000),
             "e\u{301}가".repeat(800),
+            "\u{c0000}".repeat(3000),
             "the end ".repeat(500),
         ] {
             let tokens = pair.ours.encode(&text, false).unwrap().len();

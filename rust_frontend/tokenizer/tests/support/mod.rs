@@ -46,13 +46,37 @@ pub struct Pair {
 
 /// Loads a real vocabulary.
 pub fn real(root: &Path, name: &str) -> Pair {
+    let (json, config) = files(root, name);
+    load(&json, &config)
+}
+
+/// tokenizer.json and tokenizer_config.json of a real vocabulary.
+fn files(root: &Path, name: &str) -> (Vec<u8>, Vec<u8>) {
     let mut json = Vec::new();
     let file = std::fs::File::open(root.join(name).join("tokenizer.json.gz")).unwrap();
     flate2::read::GzDecoder::new(file)
         .read_to_end(&mut json)
         .unwrap();
     let config = std::fs::read(root.join(name).join("tokenizer_config.json")).unwrap();
-    load(&json, &config)
+    (json, config)
+}
+
+/// StarCoder's vocabulary without the bytes that few texts have and no other token is made of, as SmolLM2's is.
+pub fn lacking(root: &Path) -> Pair {
+    let (json, config) = files(root, "starcoder");
+    let mut file: Value = serde_json::from_slice(&json).unwrap();
+    // First bytes of characters of three planes, as byte-level tokens write them.
+    let lacks = |token: &str| token.contains(['ñ', 'ò', 'ó']);
+    let model = file["model"].as_object_mut().unwrap();
+    model["vocab"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|token, _| !lacks(token));
+    model["merges"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|merge| !lacks(&merge.to_string()));
+    load(&serde_json::to_vec(&file).unwrap(), &config)
 }
 
 /// Loads tokenizer.json and tokenizer_config.json.
