@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 from collections import defaultdict
@@ -15,6 +16,7 @@ DISTRIBUTIONS = ("octavo-python", "octavo-server", "octavo-renderer")
 TESTS = "octavo-unify/tests"
 
 
+@functools.cache
 def _features(*arguments: str) -> dict[str, frozenset[str]]:
     """Return the feature sets with which each foreign crate is compiled: one of the target's, one of the host's."""
     cargo = shutil.which("cargo")
