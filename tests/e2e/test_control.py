@@ -155,6 +155,23 @@ def test_rl06_what_is_wrong_is_refused_and_changes_nothing(server: Server, train
     assert trainer.get("/get_world_size?include_dp=true") == {"world_size": 1}
 
 
+def test_what_a_trainer_sent_before_it_died_is_in_nobodys_weights(
+    server: Server, trainer: Trainer, tiny: Path, other: Path
+) -> None:
+    """A session is left half done, asleep; the next trainer begins with init, and sends what changes nothing."""
+    before, _ = complete(server)
+    trainer.post("/sleep", level="0", mode="keep")
+    trainer.post("/init_weight_transfer_engine", {"init_info": {"backend": "shm"}})
+    trainer.post("/start_weight_update")
+    with segment({name: weight for name, weight in weights_of(other).items() if "layers.0" in name}) as info:
+        trainer.post("/update_weights", {"update_info": info})
+    trainer.post("/wake_up", status=409)
+    trainer.update({"model.norm.weight": weights_of(tiny)["model.norm.weight"]}, "whole")
+    trainer.post("/wake_up")
+    assert complete(server)[0] == before
+    assert trainer.get("/weight_info") == {"weight_version": "whole"}
+
+
 def test_a_worker_killed_after_an_update_never_serves_the_old_weights(tiny: Path, other: Path, tmp_path: Path) -> None:
     """With a store the new weights come back; without one nothing runs until they are sent again."""
     with running(tiny, *FLAGS, "--weight-store", str(tmp_path / "store")) as server:
