@@ -175,7 +175,8 @@ audit:
 ORACLE_TEMPLATES ?= $(abspath $(or $(OCTAVO_SHARED),../shared)/oracles/templates/jinja)
 ORACLE := target/oracle/transformers.jsonl
 
-oracle: build
+# Needs nothing of octavo but the crate that renders, which the test builds.
+oracle: tools $(VENV)/.environment
 	$(BIN)/python -m tests.tools.make_template_oracle $(ORACLE) $(ORACLE_TEMPLATES)
 	OCTAVO_ORACLE=$(abspath $(ORACLE)) OCTAVO_ORACLE_TEMPLATES=$(ORACLE_TEMPLATES) \
 	  $(CARGO) test -q -p octavo-template --locked --test oracle renders_as_the_oracle_made_here -- --nocapture
