@@ -21,6 +21,9 @@ from tests.tiny import make_tokenizer
 CHAT, COMPLETIONS, GENERATE = "/v1/chat/completions", "/v1/completions", "/inference/v1/generate"
 MESSAGES = [{"role": "user", "content": "Grüße 🌶 <|end|>"}, {"role": "assistant", "content": "ja"}]
 CHAT_BODY = {"model": "tiny", "messages": MESSAGES}
+#: Templates that never end: one works, the other writes.
+ENDLESS = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"
+FLOOD = "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}"
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +136,16 @@ def test_keys_and_templates_of_the_command_line(tiny: Path) -> None:
             key = {"Authorization": "Bearer key-of-the-test"}
             answer = httpx.post(f"{running.url}{CHAT}/render", json=body, headers=key)
             assert answer.json()["prompt_text"] == text
+        process = psutil.Process(running.process.pid)
+        before = process.memory_info().rss
+        for template in (ENDLESS, FLOOD):
+            body = {**CHAT_BODY, "chat_template": template}
+            answer = httpx.post(f"{running.url}{CHAT}/render", json=body, headers=key, timeout=60)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, "messages"), error
+            assert "too long" in error["message"], error
+        grown = process.memory_info().rss - before
+        assert grown < 200 << 20, f"{grown >> 20} MiB"
 
 
 BAD: list[tuple[str, str, Any, int, str | None]] = [
