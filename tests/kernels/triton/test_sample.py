@@ -124,7 +124,7 @@ def test_kept_sets_of_odd_rows(monkeypatch, kind, device) -> None:
         every = torch.ones(9, device=device)
         what = SampleInputs(0.7 * every, (k * every).long(), p * every, every.long(), every.long(), False, k > 0, p < 1)
         clean = logits.float().nan_to_num(nan=float("-inf"), neginf=float("-inf"))
-        scores = clean / 0.7
+        scores = clean / what.temperature.unsqueeze(1)  # by a number a GPU multiplies, with its inverse
         kept = (scores >= thresholds(logits, what).unsqueeze(1)) & (scores > float("-inf"))
         want = keep_top_p(keep_top_k(scores, what.top_k), what.top_p) > float("-inf")
         off = (kept != want).sum(1)
