@@ -1,9 +1,13 @@
 //! The body of a request before its fields are judged.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::field;
+use crate::seen::SeenMessages;
+use crate::shared::SharedMessage;
 
 /// How much of the text before a syntax error the message quotes, in bytes.
 const EXCERPT: usize = 48;
@@ -12,15 +16,34 @@ const EXCERPT: usize = 48;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Body {
     pub(crate) fields: Map<String, Value>,
+    /// The messages of a chat, where they are not among the fields.
+    pub(crate) messages: Option<Vec<Arc<SharedMessage>>>,
 }
 
 impl From<Map<String, Value>> for Body {
     fn from(fields: Map<String, Value>) -> Self {
-        Self { fields }
+        Self {
+            fields,
+            messages: None,
+        }
     }
 }
 
 impl Body {
+    /// Reads the bytes of a chat. What it begins with as an earlier one is not read again.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_chat(bytes: &[u8], seen: &SeenMessages) -> Result<Self, ApiError> {
+        match seen.read(bytes) {
+            Some((fields, messages)) => Ok(Self {
+                fields,
+                messages: Some(messages),
+            }),
+            None => Self::parse(bytes),
+        }
+    }
+
     /// Reads the bytes of a request.
     ///
     /// # Errors
@@ -32,7 +55,7 @@ impl Body {
             ));
         }
         match serde_json::from_slice(bytes) {
-            Ok(Value::Object(fields)) => Ok(Self { fields }),
+            Ok(Value::Object(fields)) => Ok(fields.into()),
             Ok(other) => {
                 let kind = field::kind(&other);
                 Err(ApiError::malformed(format!(

@@ -1,5 +1,7 @@
 //! `POST /v1/chat/completions`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::body::Body;
@@ -10,6 +12,7 @@ use crate::message::{Content, Message};
 use crate::reasoning::ReasoningFields;
 use crate::sampling::SamplingFields;
 use crate::scheduling::SchedulingFields;
+use crate::shared::SharedMessage;
 use crate::structured::StructuredFields;
 use crate::tools::ToolFields;
 use crate::unsupported::{self, Route};
@@ -39,7 +42,7 @@ pub struct ChatRequest {
     /// The model, where one is named.
     pub model: Option<String>,
     /// At least one.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arc<SharedMessage>>,
     /// Fields that shape the prompt.
     pub template: TemplateFields,
     /// The last message's text, where that is an assistant's and `echo` wants it in front of the answer.
@@ -78,7 +81,10 @@ impl ChatRequest {
     pub fn from_body(body: Body) -> Result<Self, ApiError> {
         let mut fields = body.fields;
         unsupported::refuse(Route::Chat, &fields)?;
-        let messages = Message::take_all(&mut fields)?;
+        let messages = match body.messages {
+            Some(messages) => messages,
+            None => Message::take_all(&mut fields)?,
+        };
         let echo = field::boolean(&mut fields, "echo")?.unwrap_or(false);
         let template = template(&mut fields)?;
         let tools = ToolFields::take(&mut fields)?;
@@ -184,7 +190,7 @@ impl ChatRequest {
 }
 
 /// What the assistant has said already in the turn that the answer belongs to.
-fn begun(messages: &[Message]) -> Option<String> {
+fn begun(messages: &[Arc<SharedMessage>]) -> Option<String> {
     let last = messages.last().filter(|last| last.role == "assistant")?;
     Some(match last.content.as_ref()? {
         Content::Text(text) => text.clone(),

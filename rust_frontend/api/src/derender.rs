@@ -157,7 +157,7 @@ impl DerenderRequest {
 }
 
 fn object(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Body>, ApiError> {
-    Ok(field::object(fields, name)?.map(|fields| Body { fields }))
+    Ok(field::object(fields, name)?.map(Body::from))
 }
 
 fn chunk(fields: &mut Map<String, Value>) -> Result<DerenderInput, ApiError> {

@@ -27,6 +27,8 @@ mod response;
 mod responses;
 mod sampling;
 mod scheduling;
+mod seen;
+mod shared;
 mod structured;
 mod tokenize;
 mod tools;
@@ -87,6 +89,8 @@ pub use responses::{
 pub use sampling::SamplingFields;
 pub use scheduling::SchedulingFields;
 pub use schemars::JsonSchema;
+pub use seen::SeenMessages;
+pub use shared::SharedMessage;
 pub use structured::{Structure, StructuredFields};
 pub use tokenize::{
     DetokenizeRequest, DetokenizeResponse, TokenizeInput, TokenizeRequest, TokenizeResponse,

@@ -1,9 +1,12 @@
 //! Messages of a conversation.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::field::{self, shown};
+use crate::shared::SharedMessage;
 
 /// Kinds of content parts that hold something other than text; octavo reads text.
 const MEDIA: [&str; 10] = [
@@ -41,7 +44,9 @@ pub struct Message {
 
 impl Message {
     /// Reads all messages.
-    pub(crate) fn take_all(fields: &mut Map<String, Value>) -> Result<Vec<Self>, ApiError> {
+    pub(crate) fn take_all(
+        fields: &mut Map<String, Value>,
+    ) -> Result<Vec<Arc<SharedMessage>>, ApiError> {
         let items =
             field::list(fields, "messages")?.ok_or_else(|| ApiError::missing("messages"))?;
         if items.is_empty() {
@@ -53,11 +58,12 @@ impl Message {
         items
             .into_iter()
             .enumerate()
-            .map(|(index, item)| Self::read(index, item))
+            .map(|(index, item)| Ok(Arc::new(Self::read(index, item)?.into())))
             .collect()
     }
 
-    fn read(index: usize, item: Value) -> Result<Self, ApiError> {
+    /// Reads one message; `index` is for what is said of it.
+    pub(crate) fn read(index: usize, item: Value) -> Result<Self, ApiError> {
         let path = format!("messages.{index}");
         let mut rest = match item {
             Value::Object(fields) => fields,

@@ -1,8 +1,11 @@
 //! Turns of a conversation, while parts are added to them; the APIs of blocks and items become a chat through them.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::message::{Content, Message};
+use crate::shared::SharedMessage;
 
 /// One turn.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +26,11 @@ impl Turn {
             parts,
             ..Self::default()
         }
+    }
+
+    /// The message of a chat, as requests hold it.
+    pub(crate) fn into_shared(self) -> Arc<SharedMessage> {
+        Arc::new(self.into_message().into())
     }
 
     /// The message of a chat.

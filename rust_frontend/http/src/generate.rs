@@ -102,7 +102,10 @@ async fn handle(
     let body = state.bodies.read(request).await?;
     let length = work(&body.bytes);
     let worker = Arc::clone(&state);
-    let prepare = move || prepare_by(&worker.app, read, Body::parse(&body.bytes)?);
+    let prepare = move || {
+        let body = read_body(&worker.app, route, &body.bytes)?;
+        prepare_by(&worker.app, read, body)
+    };
     let mut ready = state.compute.run(length, prepare).await?;
     pinned.apply(&mut ready.order.scheduling)?;
 
@@ -154,6 +157,13 @@ pub(crate) fn work(body: &[u8]) -> usize {
         || asks("\"tools\"")
         || asks("\"json_schema\"");
     body.len().max(if guided { GRAMMAR } else { 0 })
+}
+
+fn read_body(app: &App, route: Route, bytes: &[u8]) -> Result<Body, ApiError> {
+    match route {
+        Route::Chat => Body::parse_chat(bytes, app.renderer.seen()),
+        Route::Completion => Body::parse(bytes),
+    }
 }
 
 /// Checks and renders a body.

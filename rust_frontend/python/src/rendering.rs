@@ -75,8 +75,8 @@ impl PyRenderer {
         vocab_size: usize,
     ) -> PyResult<PyPrepared> {
         self.prepare(py, max_model_len, vocab_size, |renderer, limits| {
-            let request = ChatRequest::from_body(Body::parse(&body)?)?;
-            renderer.chat(&request, limits)
+            let body = Body::parse_chat(&body, renderer.seen())?;
+            renderer.chat(&ChatRequest::from_body(body)?, limits)
         })
     }
 
@@ -96,8 +96,8 @@ impl PyRenderer {
     /// The text of the prompt that a conversation gives.
     fn chat_text(&self, py: Python<'_>, body: PyBackedBytes) -> PyResult<String> {
         py.detach(|| {
-            let request = ChatRequest::from_body(Body::parse(&body)?)?;
-            self.renderer.chat_text(&request)
+            let body = Body::parse_chat(&body, self.renderer.seen())?;
+            self.renderer.chat_text(&ChatRequest::from_body(body)?)
         })
         .map_err(|error| refused(&error))
     }
@@ -210,13 +210,15 @@ pub(crate) struct PyPrepared {
 impl PyPrepared {
     /// Token ids, packed little-endian int32.
     #[getter]
-    fn prompt<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn prompt<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let ids = &self.prepared.prompt;
-        let mut packed = Vec::with_capacity(4 * ids.len());
-        for id in ids {
-            packed.extend_from_slice(&id.to_le_bytes());
-        }
-        PyBytes::new(py, &packed)
+        PyBytes::new_with(py, 4 * ids.len(), |packed| {
+            let (places, _) = packed.as_chunks_mut();
+            for (place, id) in places.iter_mut().zip(ids) {
+                *place = id.to_le_bytes();
+            }
+            Ok(())
+        })
     }
 
     /// Outputs that are asked for.

@@ -1,5 +1,7 @@
 //! Conversations to text: with a model's template, and with any template.
 
+use std::sync::Arc;
+
 use octavo_render::{ChatTemplate, Clock, Conversation, TemplateError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -74,8 +76,9 @@ fn conversation(case: &mut Map<String, Value>) -> PyResult<Conversation> {
         Some(prepared) => Some(prepared),
         None => list(case, "messages")?,
     };
+    let messages = messages.ok_or_else(|| PyValueError::new_err("case has no \"messages\""))?;
     Ok(Conversation {
-        messages: messages.ok_or_else(|| PyValueError::new_err("case has no \"messages\""))?,
+        messages: messages.into_iter().map(Arc::new).collect(),
         tools: list(case, "tools")?,
         documents: list(case, "documents")?,
         add_generation_prompt: flag(case, "add_generation_prompt")?,

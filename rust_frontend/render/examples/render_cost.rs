@@ -22,7 +22,7 @@ fn main() {
     for line in input.lines() {
         let begun = Instant::now();
         let made = allocation_counter::measure(|| {
-            let body = Body::parse(line.as_bytes()).expect("JSON");
+            let body = Body::parse_chat(line.as_bytes(), renderer.seen()).expect("JSON");
             let request = ChatRequest::from_body(body).expect("a chat");
             let text = renderer.chat_text(&request).expect("a prompt");
             if encode {

@@ -1,15 +1,27 @@
 //! Messages as clients send them to messages as templates read them.
 
-use octavo_api::{Content, Message};
+use std::sync::Arc;
+
+use octavo_api::{Content, Message, SharedMessage};
 use serde_json::{Map, Value, json};
 
 use crate::format::ContentFormat;
 
 /// Prepares all messages. `developer` says whether the template knows that role; else it becomes `system`.
-pub(crate) fn prepare(messages: &[Message], format: ContentFormat, developer: bool) -> Vec<Value> {
+pub(crate) fn prepare(
+    messages: &[Arc<SharedMessage>],
+    format: ContentFormat,
+    developer: bool,
+) -> Vec<Arc<Value>> {
+    let kind = match (format, developer) {
+        (ContentFormat::Text, false) => 0,
+        (ContentFormat::Text, true) => 1,
+        (ContentFormat::Parts, false) => 2,
+        (ContentFormat::Parts, true) => 3,
+    };
     messages
         .iter()
-        .map(|message| one(message, format, developer))
+        .map(|message| message.form(kind, |message| one(message, format, developer)))
         .collect()
 }
 

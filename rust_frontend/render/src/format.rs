@@ -23,7 +23,9 @@ impl ContentFormat {
         variables: &serde_json::Map<String, Value>,
     ) -> Self {
         let conversation = Conversation {
-            messages: vec![json!({"role": "user", "content": [{"type": "text", "text": PROBE}]})],
+            messages: vec![
+                json!({"role": "user", "content": [{"type": "text", "text": PROBE}]}).into(),
+            ],
             add_generation_prompt: true,
             variables: variables.clone(),
             ..Conversation::default()

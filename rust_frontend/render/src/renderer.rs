@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use octavo_api::{
     ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
+    SeenMessages,
 };
 use octavo_grammar::{Detected, Format, FormatError, Registry};
 use octavo_template::{Clock, NativeFormat, Rendered, TemplateSet};
@@ -61,6 +62,8 @@ pub struct Renderer {
     defaults: Defaults,
     limits: Limits,
     seeds: Seeds,
+    /// Of the bodies of chats.
+    seen: SeenMessages,
     /// Log probabilities that may be asked for with a token; `None`: any number.
     max_logprobs: Option<usize>,
     /// Of the ids of calls, which must differ between servers.
@@ -132,6 +135,7 @@ impl Renderer {
             prompts,
             defaults,
             seeds: Seeds::new(seed),
+            seen: SeenMessages::new(),
             max_logprobs: Some(DEFAULT_MAX_LOGPROBS),
             call_seeds: Seeds::new(None),
             parsers: Parsers::default(),
@@ -207,6 +211,11 @@ impl Renderer {
 
     pub(crate) fn defaults(&self) -> &Defaults {
         &self.defaults
+    }
+
+    /// The messages of chats that came before, for [`octavo_api::Body::parse_chat`].
+    pub fn seen(&self) -> &SeenMessages {
+        &self.seen
     }
 
     /// The model's tokenizer.

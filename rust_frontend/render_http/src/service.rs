@@ -136,7 +136,11 @@ impl TextService {
     /// # Errors
     /// What is wrong with the body: 404 for a model that is not served, else 400.
     pub fn answer(&self, route: TextRoute, body: &[u8], asked: &Asked) -> Result<Answer, ApiError> {
-        self.answer_body(route, Body::parse(body)?, asked)
+        let body = match route {
+            TextRoute::RenderChat => Body::parse_chat(body, self.renderer.seen()),
+            _ => Body::parse(body),
+        };
+        self.answer_body(route, body?, asked)
     }
 
     /// Answers, as JSON, a body whose `url`, or else whose fields say which route it is for.

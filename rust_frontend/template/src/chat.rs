@@ -1,6 +1,7 @@
 //! One compiled template.
 
 use std::io;
+use std::sync::Arc;
 
 use minijinja::Environment;
 use serde_json::{Map, Value};
@@ -18,8 +19,9 @@ pub(crate) const MAX_OUTPUT: usize = 64 << 20;
 /// What a template is given. Fields of messages that are absent stay absent; null is None.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    /// Objects with role, content and whatever else the template reads.
-    pub messages: Vec<Value>,
+    /// Objects with role, content and whatever else the template reads. Those that another conversation shares are known
+    /// again without being compared.
+    pub messages: Vec<Arc<Value>>,
     /// Tools as the client sent them; `None` where there are none.
     pub tools: Option<Vec<Value>>,
     /// Documents as the client sent them.
@@ -144,7 +146,9 @@ impl ChatTemplate {
             return run(env, conversation, &conversation.messages);
         }
         let mut messages = conversation.messages.clone();
-        messages.iter_mut().for_each(alias_reasoning);
+        messages
+            .iter_mut()
+            .for_each(|message| alias_reasoning(Arc::make_mut(message)));
         let continued = match conversation.continue_final_message {
             true => Some(continuation::mark(&mut messages, &self.source)?),
             false => None,
@@ -160,7 +164,7 @@ impl ChatTemplate {
 fn run(
     env: &Environment<'static>,
     conversation: &Conversation,
-    messages: &[Value],
+    messages: &[Arc<Value>],
 ) -> Result<String, RenderError> {
     let list = |items: Option<&[Value]>| match items {
         Some(items) => {
@@ -168,12 +172,16 @@ fn run(
         }
         None => minijinja::Value::from(()),
     };
+    let messages: Vec<_> = messages
+        .iter()
+        .map(|message| value::from_json(message))
+        .collect();
     let mut variables: Vec<(&str, minijinja::Value)> = conversation
         .variables
         .iter()
         .map(|(name, json)| (name.as_str(), value::from_json(json)))
         .collect();
-    variables.push(("messages", list(Some(messages))));
+    variables.push(("messages", messages.into()));
     variables.push(("tools", list(conversation.tools.as_deref())));
     variables.push(("documents", list(conversation.documents.as_deref())));
     variables.push((

@@ -1,5 +1,7 @@
 //! `continue_final_message`: a prompt that ends inside the last message.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::error::RenderError;
@@ -8,10 +10,12 @@ use crate::error::RenderError;
 const MARK: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 /// Marks the last message. Returns its text, as it was.
-pub(crate) fn mark(messages: &mut [Value], source: &str) -> Result<String, RenderError> {
+pub(crate) fn mark(messages: &mut [Arc<Value>], source: &str) -> Result<String, RenderError> {
     let fail = |reason: &str| RenderError::Continuation(reason.to_owned());
     let last = messages.last_mut().ok_or_else(|| fail("there is none"))?;
-    let content = last.get_mut("content").filter(|content| !content.is_null());
+    let content = Arc::make_mut(last)
+        .get_mut("content")
+        .filter(|content| !content.is_null());
     let content = content.ok_or_else(|| fail("it has no content"))?;
     if !source.contains("content") {
         return Err(fail("the chat template does not read content"));

@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use octavo_template::{ChatTemplate, Clock, Conversation};
 use proptest::prelude::*;
@@ -135,7 +136,7 @@ fn long_conversations_go_on_where_they_were() {
         };
         for number in 0..TURNS {
             for message in message(0, number) {
-                conversation.messages.push(message);
+                conversation.messages.push(message.into());
                 assert!(
                     pair.agree(&conversation),
                     "{name} {}",
@@ -183,18 +184,21 @@ fn walk(pair: &Pair, way: &[Move]) -> Option<Conversation> {
     let tool = json!({"type": "function", "function": {"name": "f", "description": "d", "parameters": {
         "type": "object", "properties": {"x": {"type": "integer", "description": "x"}}, "required": ["x"]}}});
     let mut conversation = Conversation {
-        messages: vec![json!({"role": "system", "content": "be brief"})],
+        messages: vec![json!({"role": "system", "content": "be brief"}).into()],
         add_generation_prompt: true,
         ..Conversation::default()
     };
     for (number, one) in way.iter().enumerate() {
         let place = |place: &usize| place % conversation.messages.len();
         match one {
-            Move::Grow(kind) => conversation.messages.extend(message(*kind, number)),
+            Move::Grow(kind) => {
+                let more = message(*kind, number).into_iter().map(Arc::new);
+                conversation.messages.extend(more);
+            }
             Move::Back(to) => conversation.messages.truncate(1 + place(to)),
             Move::Change(at, text) => {
                 let at = place(at);
-                conversation.messages[at]["content"] = json!(text);
+                Arc::make_mut(&mut conversation.messages[at])["content"] = json!(text);
             }
             Move::Around(prompt, tools) => {
                 conversation.add_generation_prompt = *prompt;
@@ -304,7 +308,7 @@ fn memory_is_bounded() {
         let messages =
             ["user", "assistant", "user"].map(|role| json!({"role": role, "content": text}));
         let conversation = Conversation {
-            messages: messages.to_vec(),
+            messages: messages.map(Arc::new).to_vec(),
             ..Conversation::default()
         };
         pair.remembering.render(&conversation).unwrap();

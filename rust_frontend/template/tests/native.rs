@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use octavo_template::{Clock, Conversation, NativeFormat, Piece, RenderError, text_of};
 use serde_json::{Map, Value, json};
@@ -33,7 +34,11 @@ fn conversation(row: &Value) -> Conversation {
     let list = |name: &str| row.get(name).and_then(Value::as_array).cloned();
     let flag = |name: &str, default| row.get(name).and_then(Value::as_bool).unwrap_or(default);
     Conversation {
-        messages: list("messages").unwrap(),
+        messages: list("messages")
+            .unwrap()
+            .into_iter()
+            .map(Arc::new)
+            .collect(),
         tools: list("tools"),
         documents: None,
         add_generation_prompt: flag("add_generation_prompt", true),

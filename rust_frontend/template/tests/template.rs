@@ -1,6 +1,8 @@
 //! Semantics that templates lean on, one by one; expected texts are those of Jinja2 3.1.6 and Transformers 5.24.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
 use octavo_template::{ChatTemplate, Clock, Conversation, RenderError, TemplateSet};
 use serde_json::{Map, Value, json};
 
@@ -23,7 +25,7 @@ fn try_render(source: &str, variables: &Value) -> Result<String, RenderError> {
     };
     let (messages, tools) = (list("messages").unwrap_or_default(), list("tools"));
     compile(source).render(&Conversation {
-        messages,
+        messages: messages.into_iter().map(Arc::new).collect(),
         tools,
         variables,
         ..Conversation::default()
@@ -64,7 +66,7 @@ fn what_an_assistant_wrote_is_found() {
     let template = compile(source);
     assert!(template.marks_assistant());
     let messages = ["user", "assistant", "user", "assistant"]
-        .map(|role| json!({"role": role, "content": "hé"}))
+        .map(|role| Arc::new(json!({"role": role, "content": "hé"})))
         .to_vec();
     let conversation = Conversation {
         messages,
@@ -287,8 +289,8 @@ fn a_message_is_continued_where_it_ends() {
     let render = |last: &str, source: &str| {
         compile(source).render(&Conversation {
             messages: vec![
-                json!({"role": "user", "content": last}),
-                json!({"role": "assistant", "content": last}),
+                json!({"role": "user", "content": last}).into(),
+                json!({"role": "assistant", "content": last}).into(),
             ],
             continue_final_message: true,
             ..Conversation::default()

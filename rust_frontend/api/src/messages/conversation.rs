@@ -1,10 +1,12 @@
 //! Anthropic's turns of blocks as the messages of a chat.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::field::{self, wrong};
-use crate::message::Message;
+use crate::shared::SharedMessage;
 use crate::turns::Turn;
 
 /// Kinds of blocks that hold something other than text.
@@ -12,7 +14,7 @@ const MEDIA: [&str; 2] = ["image", "document"];
 
 /// A conversation, and whether the answer goes on with its last message.
 pub(super) struct Conversation {
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<Arc<SharedMessage>>,
     pub(super) prefilled: bool,
 }
 
@@ -44,7 +46,7 @@ impl Conversation {
         }
         Ok(Self {
             prefilled: end.is_some_and(|turn| !turn.parts.is_empty()),
-            messages: turns.into_iter().map(Turn::into_message).collect(),
+            messages: turns.into_iter().map(Turn::into_shared).collect(),
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Items of a conversation as the messages of a chat.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::field::{self, shown, wrong};
-use crate::message::Message;
+use crate::shared::SharedMessage;
 use crate::turns::Turn;
 
 /// How thoughts that agents carry for us begin; behind it stands their text, hexadecimal.
@@ -93,7 +95,7 @@ pub fn referenced(item: &Value) -> Option<&str> {
 pub(super) fn messages<'a>(
     items: impl Iterator<Item = &'a Value>,
     at: &str,
-) -> Result<Vec<Message>, ApiError> {
+) -> Result<Vec<Arc<SharedMessage>>, ApiError> {
     let mut turns: Vec<Turn> = Vec::new();
     for (index, item) in items.enumerate() {
         let path = format!("{at}.{index}");
@@ -137,7 +139,7 @@ pub(super) fn messages<'a>(
             }
         }
     }
-    Ok(turns.into_iter().map(Turn::into_message).collect())
+    Ok(turns.into_iter().map(Turn::into_shared).collect())
 }
 
 /// The assistant's turn that goes on; a new one where there is none or `full` says so.

@@ -15,6 +15,7 @@ pub use object::{
 };
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -26,6 +27,7 @@ use crate::message::{Content, Message};
 use crate::reasoning::ReasoningFields;
 use crate::sampling::SamplingFields;
 use crate::scheduling::SchedulingFields;
+use crate::shared::SharedMessage;
 
 use tools::Tools;
 
@@ -122,7 +124,11 @@ impl ResponsesRequest {
     ///
     /// # Errors
     /// 400: an item that was kept cannot be read any more.
-    pub fn messages(&self, before: &[Value], skipped: usize) -> Result<Vec<Message>, ApiError> {
+    pub fn messages(
+        &self,
+        before: &[Value],
+        skipped: usize,
+    ) -> Result<Vec<Arc<SharedMessage>>, ApiError> {
         let items = before.iter().chain(&self.input).skip(skipped);
         let mut messages = items::messages(items, "input")?;
         if let Some(text) = &self.object.instructions {
@@ -131,7 +137,7 @@ impl ResponsesRequest {
                 content: Some(Content::Text(text.clone())),
                 rest: Map::new(),
             };
-            messages.insert(0, system);
+            messages.insert(0, Arc::new(system.into()));
         }
         Ok(messages)
     }

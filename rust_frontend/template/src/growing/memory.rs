@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash as _, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ahash::RandomState;
 use minijinja::Value;
@@ -93,6 +93,8 @@ impl Inputs {
 pub(crate) struct Remembered {
     pub(crate) inputs: Arc<Inputs>,
     pub(crate) messages: Vec<Arc<Message>>,
+    /// What the messages were made from, as long as somebody else holds it.
+    sources: Vec<Weak<Json>>,
     /// By the template's loops.
     pub(crate) passes: Vec<Option<Passed>>,
     bytes: usize,
@@ -101,6 +103,7 @@ pub(crate) struct Remembered {
 impl Remembered {
     pub(crate) fn new(
         inputs: Arc<Inputs>,
+        sources: &[Arc<Json>],
         messages: Vec<Arc<Message>>,
         passes: Vec<Option<Passed>>,
     ) -> Self {
@@ -115,6 +118,7 @@ impl Remembered {
         Self {
             inputs,
             messages,
+            sources: sources.iter().map(Arc::downgrade).collect(),
             passes,
             bytes,
         }
@@ -208,8 +212,12 @@ impl Memory {
         if !remembered.inputs.are_of(conversation) {
             return None;
         }
-        let pairs = std::iter::zip(&remembered.messages, &conversation.messages);
-        let common = pairs.take_while(|(message, json)| message.is(json)).count();
+        let known = std::iter::zip(&remembered.messages, &remembered.sources);
+        let pairs = std::iter::zip(known, &conversation.messages);
+        let same = |((message, source), json): &((&Arc<Message>, &Weak<Json>), &Arc<Json>)| {
+            std::ptr::eq(source.as_ptr(), Arc::as_ptr(json)) || message.is(json)
+        };
+        let common = pairs.take_while(same).count();
         (common > 0).then_some((remembered, common))
     }
 

@@ -68,7 +68,7 @@ impl Growing {
         conversation: &Conversation,
     ) -> Option<String> {
         let messages = &conversation.messages;
-        if messages.len() < FEWEST || !messages.iter().all(serde_json::Value::is_object) {
+        if messages.len() < FEWEST || !messages.iter().all(|message| message.is_object()) {
             return None;
         }
         let hashes = self.memory.hashes(conversation);
@@ -99,7 +99,7 @@ impl Growing {
         rendered.ok()?;
         self.skipped.fetch_add(done.skipped, Ordering::Relaxed);
         self.all.fetch_add(done.all, Ordering::Relaxed);
-        let remembered = Remembered::new(inputs, done.messages, done.passes);
+        let remembered = Remembered::new(inputs, messages, done.messages, done.passes);
         self.memory
             .put(remembered, known.map(|(known, _)| known), &hashes);
         String::from_utf8(done.text).ok()

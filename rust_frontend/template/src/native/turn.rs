@@ -1,5 +1,7 @@
 //! Messages as native formats read them.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::error::RenderError;
@@ -21,7 +23,7 @@ pub(super) struct Call<'a> {
 }
 
 /// All messages.
-pub(super) fn turns(messages: &[Value]) -> Result<Vec<Turn<'_>>, RenderError> {
+pub(super) fn turns(messages: &[Arc<Value>]) -> Result<Vec<Turn<'_>>, RenderError> {
     messages
         .iter()
         .enumerate()

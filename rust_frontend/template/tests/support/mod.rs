@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use octavo_template::Conversation;
 use serde::Deserialize;
@@ -46,7 +47,11 @@ impl Row {
         }
         variables.extend(std::mem::take(&mut self.kwargs));
         Conversation {
-            messages: served.unwrap_or_else(|| std::mem::take(&mut self.messages)),
+            messages: served
+                .unwrap_or_else(|| std::mem::take(&mut self.messages))
+                .into_iter()
+                .map(Arc::new)
+                .collect(),
             tools: self.tools.take(),
             documents: self.documents.take(),
             add_generation_prompt: self.add_generation_prompt,
