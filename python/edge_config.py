@@ -45,9 +45,13 @@ def _number(*numbers: int) -> Any:
     return lambda text: int(parse(text))
 
 
+#: Where the defaults stand.
+_USUAL = EdgeConfig()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeSettings:
-    """The flags of the edge."""
+    """The flags of the edge. One that the frontend is told has the name of the field in EdgeConfig, less its unit."""
 
     uds: str | None = setting(
         None, or_none("none", str), "Server", "Unix socket to listen on instead of a port", "PATH|none"
@@ -83,55 +87,63 @@ class EdgeSettings:
         "FILE|none",
     )
     max_connections: int = setting(
-        16384, count(1), "Limits", "connections that are open at once; further clients wait to be accepted"
+        _USUAL.max_connections,
+        count(1),
+        "Limits",
+        "connections that are open at once; further clients wait to be accepted",
     )
     max_body_bytes: int = setting(
-        32 << 20, count(1), "Limits", "largest body of a request; larger ones are answered with 413", "BYTES"
+        _USUAL.max_body_bytes,
+        count(1),
+        "Limits",
+        "largest body of a request; larger ones are answered with 413",
+        "BYTES",
     )
     idle_timeout: float = setting(
-        120.0, seconds, "Limits", "a connection without a request is closed after so long", "SECONDS"
+        _USUAL.idle_timeout_s, seconds, "Limits", "a connection without a request is closed after so long", "SECONDS"
     )
     stall_timeout: float = setting(
-        60.0,
+        _USUAL.stall_timeout_s,
         seconds,
         "Limits",
         "a client that neither sends the rest of its request nor takes its answer is let go after so long",
         "SECONDS",
     )
     request_timeout: float = setting(
-        0.0, seconds, "Limits", "a request that takes longer ends with an error; 0: no limit", "SECONDS"
+        _USUAL.request_timeout_s,
+        seconds,
+        "Limits",
+        "a request that takes longer ends with an error; 0: no limit",
+        "SECONDS",
     )
     max_open_tokens: int | None = setting(
-        None,
+        _USUAL.max_open_tokens,
         or_none("none", count(1)),
         "Limits",
         "tokens of all open requests together, prompt and max_tokens; more are answered with 429",
         "N|none",
     )
     max_requests_per_key: int | None = setting(
-        None,
+        _USUAL.max_requests_per_key,
         or_none("none", count(1)),
         "Limits",
         "requests that one API key or client certificate may have open; more are answered with 429",
         "N|none",
     )
-    access_log: bool = switched(False, "Server", "a line of JSON for each request, without what was said in it")
-    log_prompts: bool = switched(False, "Server", "show the bodies of requests in the log")
+    access_log: bool = switched(
+        _USUAL.access_log, "Server", "a line of JSON for each request, without what was said in it"
+    )
+    log_prompts: bool = switched(_USUAL.log_prompts, "Server", "show the bodies of requests in the log")
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether clients speak TLS."""
+        return self.ssl_certfile is not None
 
     def edge(self) -> EdgeConfig:
         """Return what the frontend is told. Raises ConfigError for flags that contradict each other."""
-        return EdgeConfig(
-            tls=self._tls(),
-            max_connections=self.max_connections,
-            max_body_bytes=self.max_body_bytes,
-            idle_timeout_s=self.idle_timeout,
-            stall_timeout_s=self.stall_timeout,
-            request_timeout_s=self.request_timeout,
-            max_open_tokens=self.max_open_tokens,
-            max_requests_per_key=self.max_requests_per_key,
-            access_log=self.access_log,
-            log_prompts=self.log_prompts,
-        )
+        told = {name: getattr(self, name.removesuffix("_s")) for name in EdgeConfig.__struct_fields__ if name != "tls"}
+        return EdgeConfig(tls=self._tls(), **told)
 
     def _tls(self) -> TlsConfig | None:
         needs = {

@@ -79,6 +79,8 @@ def _bind_unix(path: Path) -> socket.socket:
         bound.listen(_BACKLOG)
     except OSError as error:
         bound.close()
+        if not path.parent.is_dir():
+            raise ConfigError(f"--uds {path}: there is no folder {path.parent}: make it first", "uds") from None
         reason = (
             "there is a file or a running server already"
             if error.errno == errno.EADDRINUSE

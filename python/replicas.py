@@ -67,7 +67,7 @@ def serve_replicas(config: ServeConfig, given: Given) -> int:
             file = folder / f"replica-{rank}.json"
             file.write_bytes(msgspec.json.encode(settings))
             file.chmod(0o600)  # there may be keys in it
-        scheme = "https" if config.ssl_certfile is not None else "http"
+        scheme = "https" if config.encrypted else "http"
         _log.info("%d servers on ports %d to %d", len(ports), ports[0], ports[-1])
         where = f"{scheme}://{config.host}:{config.data_parallel_supervisor_port}"
         _log.info("how all are: %s/ready (each has its own /health and /ready)", where)
@@ -182,9 +182,10 @@ def _status_server(config: ServeConfig) -> Iterator[_Status]:
             "data_parallel_supervisor_port",
         ) from None
     server.daemon_threads = True
-    if config.ssl_certfile is not None and config.ssl_keyfile is not None:
+    tls = config.edge().tls
+    if tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+        context.load_cert_chain(tls.certfile, tls.keyfile)
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, name="status", daemon=True)
     thread.start()

@@ -64,9 +64,8 @@ def serve(config: ServeConfig, name: str = "serve", on_ready: Callable[[str], No
     _check_versions(frontend)
     _check_parsers(config)
     files = model_files(config)
-    tls = config.ssl_certfile is not None
-    listens = listening(config.host, config.port, config.uds, tls=tls)
-    listens_grpc = grpc_listening(config.host, config.grpc_port, tls=tls)
+    listens = listening(config.host, config.port, config.uds, tls=config.encrypted)
+    listens_grpc = grpc_listening(config.host, config.grpc_port, tls=config.encrypted)
     with listens as listener, listens_grpc as grpc, run_folder() as folder, _weight_store(config) as store:
         generation = GenerationSource(config.generation_config, config.override_generation_config)
         with writing(folder):

@@ -18,6 +18,10 @@ def variable(name: str) -> str:
     return f"OCTAVO_{name.upper()}"
 
 
+#: Settings that must not be lost where a variable was to be filled by somebody and was not.
+_SECRETS = ("api_key", "api_key_file")
+
+
 def gather(typed: Mapping[str, Any], environment: Mapping[str, str], file: str | None) -> dict[str, Any]:
     """Return each setting's words, by field name, from the first source that has them.
 
@@ -27,6 +31,8 @@ def gather(typed: Mapping[str, Any], environment: Mapping[str, str], file: str |
     merged: dict[str, Any] = _from_file(file, known) if file is not None else {}
     for name, setting in known.items():
         text = environment.get(variable(name))
+        if text is not None and not text.strip(",") and name in _SECRETS and name not in typed:
+            raise ConfigError(f"{variable(name)} is empty, which would let everybody in: unset it, or give a key", name)
         if text and not text.startswith("tcp://"):  # Kubernetes sets OCTAVO_PORT so for a service named octavo
             merged[name] = _checked(setting, text.split(",") if setting.many else text, f"{variable(name)}=")
     return merged | dict(typed)

@@ -1,8 +1,9 @@
 //! A thread apart from those that work: it accepts connections, and keeps the ones whose first request is light, as probes'
 //! are. However much the others have to do, such a request waits for nothing but this thread's turn on a core.
 //!
-//! A connection stays where its first request took it. Over TLS and in HTTP/2 no request shows before the connection is
-//! served, so that those are never light.
+//! A connection stays where its first request took it. Over TLS this thread greets clients before it looks, so that no
+//! handshake waits for those that work, nor holds them up. In HTTP/2 no request shows before the connection is served, so
+//! that those are never light.
 
 use std::io;
 use std::pin::Pin;
@@ -14,6 +15,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use crate::layer::pass_writes_on;
 
 /// Bytes of a request that are looked at for its path.
 const HEAD: usize = 64;
@@ -29,11 +33,11 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Starts the thread; requests to `paths` are light.
+    /// Starts the thread; requests to `paths` are light. `begin` is what it does first.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(paths: &'static [&'static str]) -> io::Result<Self> {
+    pub fn start(paths: &'static [&'static str], begin: fn()) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(4)
             .enable_all()
@@ -41,6 +45,7 @@ impl Apart {
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel::<()>();
         let run = move || {
+            begin();
             // Nothing is ever sent: the other half is dropped.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
@@ -81,7 +86,7 @@ impl Fork {
     /// Waits for the first bytes of a connection and says whether they ask for something light.
     pub(crate) async fn is_light<S: Movable>(&self, stream: &mut Begun<S>) -> bool {
         let mut head = [0; HEAD];
-        let Ok(Ok(count)) = timeout(PATIENCE, stream.inner.read(&mut head)).await else {
+        let Ok(Ok(count)) = timeout(PATIENCE, stream.read(&mut head)).await else {
             return false;
         };
         stream.first = head[..count].to_vec();
@@ -98,7 +103,7 @@ fn path(head: &[u8]) -> Option<&str> {
     std::str::from_utf8(path).ok()
 }
 
-/// A socket that can change the runtime which watches it.
+/// A connection that can change the runtime which watches its socket.
 pub(crate) trait Movable: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
     /// Lets the runtime of the caller watch it.
     ///
@@ -119,27 +124,43 @@ impl Movable for UnixStream {
     }
 }
 
+impl<S: Movable> Movable for TlsStream<Begun<S>> {
+    fn watched_here(mut self) -> io::Result<Self> {
+        self.get_mut().0.watch_here()?;
+        Ok(self)
+    }
+}
+
 /// A connection of which the first bytes may have been read already; they are read again.
 #[derive(Debug)]
 pub(crate) struct Begun<S> {
     first: Vec<u8>,
-    inner: S,
+    /// `None`: it could not be moved, and is of no use any more.
+    inner: Option<S>,
 }
 
 impl<S> Begun<S> {
     pub(crate) fn new(inner: S) -> Self {
         Self {
             first: Vec::new(),
-            inner,
+            inner: Some(inner),
         }
+    }
+
+    fn below(&mut self) -> io::Result<Pin<&mut S>>
+    where
+        S: Unpin,
+    {
+        let inner = self.inner.as_mut().map(Pin::new);
+        inner.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 }
 
 impl<S: Movable> Begun<S> {
-    /// As [`Movable::watched_here`].
-    pub(crate) fn watched_here(self) -> io::Result<Self> {
-        let inner = self.inner.watched_here()?;
-        Ok(Self { inner, ..self })
+    /// As [`Movable::watched_here`], where it stays in its place.
+    pub(crate) fn watch_here(&mut self) -> io::Result<()> {
+        self.inner = self.inner.take().map(S::watched_here).transpose()?;
+        Ok(())
     }
 }
 
@@ -150,7 +171,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
-            return Pin::new(&mut self.inner).poll_read(cx, buf);
+            return self.get_mut().below()?.poll_read(cx, buf);
         }
         let count = self.first.len().min(buf.remaining());
         buf.put_slice(&self.first[..count]);
@@ -159,35 +180,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
+pass_writes_on!(Begun);
 
 #[cfg(test)]
 mod tests {
@@ -213,7 +206,7 @@ mod tests {
         let (ours, mut theirs) = tokio::io::duplex(64);
         let mut begun = Begun {
             first: b"first ".to_vec(),
-            inner: ours,
+            inner: Some(ours),
         };
         tokio::io::AsyncWriteExt::write_all(&mut theirs, b"and the rest")
             .await

@@ -6,6 +6,7 @@
 mod access_log;
 mod admission;
 mod apart;
+mod armed;
 mod authorize;
 mod body;
 mod caller;
@@ -15,6 +16,7 @@ mod failure;
 mod guard;
 mod held;
 mod keys;
+mod layer;
 mod listener;
 mod path_text;
 mod peer;
@@ -34,6 +36,7 @@ mod warning;
 
 pub use admission::{Lag, PerCaller, TokenBudget, TokenTicket};
 pub use apart::Apart;
+pub use armed::Armed;
 pub use authorize::{Access, AccessTable, authorized};
 pub use body::{BodyLimits, BodyReader, JsonBody};
 pub use caller::Caller;

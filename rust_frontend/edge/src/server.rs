@@ -1,9 +1,11 @@
 //! The accept loops and the life of a connection.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,10 +21,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::apart::{Apart, Begun, Fork, Movable};
+use crate::armed::Armed;
 use crate::held::HeldBody;
 use crate::listener::{Arrival, Listener, Protocol};
 use crate::peer::{Peer, names_of};
@@ -216,57 +220,89 @@ struct Guest {
     place: Option<OwnedSemaphorePermit>,
 }
 
+/// Where connections with work go, and what counts them.
+type Sorting<'a> = Option<(Fork, &'a TaskTracker)>;
+
 impl Guest {
-    /// Serves the connection: here if its first request is light, else where work is done.
+    /// Greets the client and serves the connection: here if its first request is light, else where work is done.
     async fn enter<S: Movable>(
         self,
         stream: S,
         address: Option<SocketAddr>,
         connections: &TaskTracker,
     ) {
-        let mut stream = Begun::new(stream);
-        let Some(fork) = self.host.fork.clone() else {
-            return self.greet(stream, address).await;
-        };
-        let may_be = self.tls.is_none() && self.host.protocol == Protocol::Http1;
-        let light = may_be
-            && tokio::select! {
-                light = fork.is_light(&mut stream) => light,
-                () = self.host.last_request() => false,
-            };
-        if light {
-            return self.greet(stream, address).await;
-        }
-        let moved = async move {
-            match stream.watched_here() {
-                Ok(stream) => self.greet(stream, address).await,
-                Err(error) => tracing::warn!("a connection is dropped: {error}"),
+        let stream = Begun::new(stream);
+        match self.host.fork.clone() {
+            None => self.greet(stream, address, None).await,
+            Some(fork) if self.host.protocol == Protocol::Http2 => {
+                let greeted = async move {
+                    if let Some(stream) = moved(stream) {
+                        self.greet(stream, address, None).await;
+                    }
+                };
+                connections.spawn_on(greeted, &fork.work);
             }
-        };
-        connections.spawn_on(moved, &fork.work);
+            Some(fork) => self.greet(stream, address, Some((fork, connections))).await,
+        }
     }
 
-    async fn greet<S: Movable>(self, stream: Begun<S>, address: Option<SocketAddr>) {
-        self.host.greet(stream, address, self.tls).await;
-        drop(self.place);
+    /// Greets a client over TLS, where that is spoken, and serves the connection.
+    async fn greet<S: Movable>(
+        mut self,
+        stream: Begun<S>,
+        address: Option<SocketAddr>,
+        sorting: Sorting<'_>,
+    ) {
+        let Some(tls) = self.tls.take() else {
+            let names = Arc::default();
+            return self.serve(stream, Peer { address, names }, sorting).await;
+        };
+        if let Some(stream) = self.host.shake_hands(stream, tls).await {
+            let names = names(stream.get_ref().1);
+            let peer = Peer { address, names };
+            self.serve(Begun::new(stream), peer, sorting).await;
+        }
+    }
+
+    async fn serve<S: Movable>(self, mut stream: Begun<S>, peer: Peer, sorting: Sorting<'_>) {
+        let Some((fork, connections)) = sorting else {
+            return self.host.connection(stream, peer).await;
+        };
+        let light = tokio::select! {
+            light = fork.is_light(&mut stream) => light,
+            () = self.host.last_request() => false,
+        };
+        if light {
+            return self.host.connection(stream, peer).await;
+        }
+        let served = async move {
+            let _place = self.place;
+            if let Some(stream) = moved(stream) {
+                self.host.connection(stream, peer).await;
+            }
+        };
+        connections.spawn_on(served, &fork.work);
+    }
+}
+
+/// A connection that the runtime of the caller watches from now on.
+fn moved<S: Movable>(mut stream: Begun<S>) -> Option<Begun<S>> {
+    match stream.watch_here() {
+        Ok(()) => Some(stream),
+        Err(error) => {
+            tracing::warn!("a connection is dropped: {error}");
+            None
+        }
     }
 }
 
 impl Host {
-    /// Greets a client over TLS, where that is spoken, and serves the connection.
-    async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
-        self,
-        stream: S,
-        address: Option<SocketAddr>,
-        tls: Option<TlsAcceptor>,
-    ) {
-        let anonymous = Peer {
-            address,
-            names: Arc::default(),
-        };
-        let Some(tls) = tls else {
-            return self.connection(stream, anonymous).await;
-        };
+    /// Greets a client over TLS; `None`: that failed.
+    async fn shake_hands<S: Movable>(
+        &self,
+        stream: Begun<S>,
+        tls: TlsAcceptor,
+    ) -> Option<TlsStream<Begun<S>>> {
         let handshake = async {
             // The semaphore is never closed.
             let _turn = self.handshakes.acquire().await.ok();
@@ -274,27 +310,20 @@ impl Host {
         };
         let greeted = tokio::select! {
             greeted = timeout(self.settings.handshake_timeout, handshake) => greeted,
-            () = self.last_request() => return,
+            () = self.last_request() => return None,
         };
         match greeted {
-            Ok(Ok(stream)) => {
-                let names = names(stream.get_ref().1);
-                let peer = Peer { address, names };
-                self.connection(stream, peer).await;
-            }
+            Ok(Ok(stream)) => return Some(stream),
             // Not TLS, or a certificate that is not good: the client's own affair.
             Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
         }
+        None
     }
 
     /// Waits for the moment from which on no handshake and no further request of a connection is waited for.
     async fn last_request(&self) {
-        if self.late {
-            self.shutdown.abandoning().await;
-        } else {
-            self.shutdown.draining().await;
-        }
+        self.shutdown.last_request(self.late).cancelled().await;
     }
 
     /// Serves one connection until either side ends it.
@@ -360,14 +389,29 @@ impl Host {
     where
         C: Future<Output = hyper::Result<()>>,
     {
-        let result = tokio::select! {
-            result = &mut connection => result,
-            () = self.last_request() => {
-                finish(connection.as_mut());
-                tokio::select! {
-                    result = &mut connection => result,
-                    () = self.shutdown.abandoning() => return,
-                }
+        // The connection's own, so that a token that goes out touches nothing that connections share.
+        let last = self.shutdown.last_request(self.late);
+        let (mut ending, mut armed) = (pin!(last.cancelled()), Armed::default());
+        let ended = poll_fn(|cx| {
+            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                return Poll::Ready(Some(result));
+            }
+            if last.is_cancelled() {
+                return Poll::Ready(None);
+            }
+            if armed.wakes(cx) {
+                return Poll::Pending;
+            }
+            armed.arm(cx);
+            ending.as_mut().poll(cx).map(|()| None)
+        });
+        let result = if let Some(result) = ended.await {
+            result
+        } else {
+            finish(connection.as_mut());
+            tokio::select! {
+                result = &mut connection => result,
+                () = self.shutdown.abandoning() => return,
             }
         };
         if let Err(error) = result {

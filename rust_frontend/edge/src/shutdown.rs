@@ -61,6 +61,13 @@ impl Shutdown {
         self.cut.child_token()
     }
 
+    /// What tells one connection that no further request of it is waited for: one that came `late`, after the first stage
+    /// began, stays until the last.
+    pub(crate) fn last_request(&self, late: bool) -> CancellationToken {
+        let stage = if late { &self.abandon } else { &self.drain };
+        stage.child_token()
+    }
+
     pub(crate) async fn abandoning(&self) {
         self.abandon.cancelled().await;
     }

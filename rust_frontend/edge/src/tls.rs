@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
@@ -79,8 +79,7 @@ impl TlsFiles {
             ClientCertificates::None => builder.with_no_client_auth(),
             wanted => builder.with_client_cert_verifier(self.verifier(wanted)?),
         };
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| named(KEY, &self.key, &error))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| self.keyless(&error))?;
         let chain = certificates(CERTIFICATES, &self.certificates)?;
         builder.with_single_cert(chain, key).map_err(|error| {
             TlsError::Mismatch(format!(
@@ -89,6 +88,25 @@ impl TlsFiles {
                 self.key.display()
             ))
         })
+    }
+
+    /// Why there is no key, and where one may be.
+    fn keyless(&self, error: &pem::Error) -> TlsError {
+        let none = matches!(error, pem::Error::NoItemsFound);
+        if none && self.key == self.certificates {
+            let help = format!("it holds no private key: add it, or name its file with {KEY}");
+            return named(CERTIFICATES, &self.key, &help);
+        }
+        if none {
+            return named(KEY, &self.key, &"it holds no private key");
+        }
+        let sealed = |text: &String| text.contains("ENCRYPTED");
+        if std::fs::read_to_string(&self.key).is_ok_and(|text| sealed(&text)) {
+            let help = "its key is encrypted, and nobody is asked for a password: write it without one, with \
+                        `openssl pkey -in FILE -out NEW`";
+            return named(KEY, &self.key, &help);
+        }
+        named(KEY, &self.key, error)
     }
 
     /// All files that are read.
@@ -189,6 +207,18 @@ mod tests {
             ..good.clone()
         };
         assert!(said(missing).contains("absent.pem"));
+        let keyless = TlsFiles {
+            key: good.certificates.clone(),
+            ..good.clone()
+        };
+        assert!(said(keyless).contains("name its file with --ssl-keyfile"));
+        let sealed = TlsFiles {
+            key: folder.path().join("sealed.pem"),
+            ..good.clone()
+        };
+        let text = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAA==\n-----END EC PRIVATE KEY-----\n";
+        std::fs::write(&sealed.key, text).unwrap();
+        assert!(said(sealed).contains("openssl pkey"));
         let swapped = TlsFiles {
             certificates: good.key.clone(),
             ..good.clone()

@@ -9,10 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use crate::held::Watch;
+use crate::layer::pass_writes_on;
 
 /// What the requests of a connection tell its socket.
 #[derive(Debug, Default)]
@@ -90,6 +91,13 @@ impl<T> WaitGuard<T> {
         }
     }
 
+    fn below(&mut self) -> io::Result<Pin<&mut T>>
+    where
+        T: Unpin,
+    {
+        Ok(Pin::new(&mut self.inner))
+    }
+
     /// Follows what happened since the last call.
     fn follow(&mut self) {
         let begun = self.activity.begun.load(Ordering::Acquire);
@@ -143,35 +151,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for WaitGuard<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for WaitGuard<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
+pass_writes_on!(WaitGuard);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,28 @@
 //! What the model says as blocks: a block begins where the kind of what is said changes.
 
-use octavo_api::{BlockDelta, ContentBlock, MessageEvent};
+use octavo_api::ContentBlock;
 use octavo_parser::Event;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::partial::object;
+
+/// What happens to the block with the number that comes along.
+#[derive(Debug)]
+pub(crate) enum Change<'a> {
+    /// It begins, and is empty.
+    Begin(ContentBlock),
+    /// It gains text.
+    Text(&'a str),
+    /// It gains thoughts.
+    Thoughts(&'a str),
+    /// The checksum of its thoughts, which are complete.
+    Signature(String),
+    /// The input of its call gains this.
+    Input(&'a str),
+    /// It is complete.
+    End,
+}
 
 /// The block that is open.
 enum Open {
@@ -16,10 +33,11 @@ enum Open {
     Call(usize),
 }
 
-/// Turns pieces into the events of blocks.
+/// Turns pieces into the changes of blocks.
 ///
 /// White space behind text waits for what follows: it goes out with more text and at the end of the answer, and is dropped
 /// before another block. So there are no blocks of white space between calls.
+#[derive(Default)]
 pub(crate) struct Blocks {
     /// Whether thoughts are shown.
     shown: bool,
@@ -27,30 +45,28 @@ pub(crate) struct Blocks {
     /// Of the block that is open, or the next one.
     index: usize,
     held: String,
+    /// Memory for the text that goes out.
+    spare: String,
     /// Whether thoughts came that are not shown.
     hid: bool,
     /// Whether what is held are thoughts.
     held_thoughts: bool,
 }
 
-type Say<'a> = &'a mut dyn FnMut(MessageEvent);
+type Say<'a> = &'a mut dyn FnMut(usize, Change<'_>);
 
 impl Blocks {
     pub(crate) fn new(shown: bool) -> Self {
         Self {
             shown,
-            open: None,
-            index: 0,
-            held: String::new(),
-            hid: false,
-            held_thoughts: false,
+            ..Self::default()
         }
     }
 
-    /// Takes plain text, or what the parser makes of it.
-    pub(crate) fn piece(&mut self, text: &str, events: Vec<Event>, say: Say<'_>) {
+    /// Takes plain text, or what the parser makes of it; the events are gone then.
+    pub(crate) fn piece(&mut self, text: &str, events: &mut Vec<Event>, say: Say<'_>) {
         self.text(text, say);
-        for event in events {
+        for event in events.drain(..) {
             match event {
                 Event::ContentDelta { text } => self.text(&text, say),
                 Event::ReasoningDelta { text, .. } if self.shown => self.thoughts(&text, say),
@@ -61,7 +77,7 @@ impl Blocks {
                 }
                 Event::ArgsDelta { index, json } => {
                     if matches!(self.open, Some(Open::Call(open)) if open == index) {
-                        self.delta(BlockDelta::InputJsonDelta { partial_json: json }, say);
+                        say(self.index, Change::Input(&json));
                     }
                 }
                 Event::CallClose { .. } => self.close(say),
@@ -75,7 +91,7 @@ impl Blocks {
     pub(crate) fn end(&mut self, say: Say<'_>) {
         if matches!(self.open, Some(Open::Text)) && !self.held.is_empty() {
             let text = std::mem::take(&mut self.held);
-            self.delta(BlockDelta::TextDelta { text }, say);
+            say(self.index, Change::Text(&text));
         }
         self.close(say);
     }
@@ -89,7 +105,8 @@ impl Blocks {
             let text = String::new();
             self.begin(Open::Text, ContentBlock::Text { text }, say);
         }
-        self.delta(BlockDelta::TextDelta { text }, say);
+        say(self.index, Change::Text(&text));
+        self.spare = text;
     }
 
     fn thoughts(&mut self, text: &str, say: Say<'_>) {
@@ -107,7 +124,8 @@ impl Blocks {
         if let Some(Open::Thinking(checksum)) = &mut self.open {
             checksum.update(thinking.as_bytes());
         }
-        self.delta(BlockDelta::ThinkingDelta { thinking }, say);
+        say(self.index, Change::Thoughts(&thinking));
+        self.spare = thinking;
     }
 
     /// The part of new text that can go out: all but white space at its end. `same`: the block that is open goes on.
@@ -122,29 +140,29 @@ impl Blocks {
             self.held.clear();
             self.held_thoughts = thoughts;
         }
-        let mut all = std::mem::take(&mut self.held);
+        let mut all = std::mem::take(&mut self.spare);
+        all.clear();
+        all.push_str(&self.held);
         all.push_str(text);
         // Space at the beginning of the answer may continue what the client put into the assistant's mouth.
         if !same && (thoughts || self.hid || self.index > 0) {
             all.drain(..all.len() - all.trim_start().len());
         }
-        self.held = all.split_off(all.trim_end().len());
-        (!all.is_empty()).then_some(all)
+        let certain = all.trim_end().len();
+        self.held.clear();
+        self.held.push_str(&all[certain..]);
+        all.truncate(certain);
+        if all.is_empty() {
+            self.spare = all;
+            return None;
+        }
+        Some(all)
     }
 
-    fn begin(&mut self, open: Open, content_block: ContentBlock, say: Say<'_>) {
+    fn begin(&mut self, open: Open, block: ContentBlock, say: Say<'_>) {
         self.close(say);
         self.open = Some(open);
-        let index = self.index;
-        say(MessageEvent::ContentBlockStart {
-            index,
-            content_block,
-        });
-    }
-
-    fn delta(&mut self, delta: BlockDelta, say: Say<'_>) {
-        let index = self.index;
-        say(MessageEvent::ContentBlockDelta { index, delta });
+        say(self.index, Change::Begin(block));
     }
 
     fn close(&mut self, say: Say<'_>) {
@@ -154,9 +172,9 @@ impl Blocks {
         self.held.clear();
         if let Open::Thinking(checksum) = open {
             let signature = hex(&checksum.finalize());
-            self.delta(BlockDelta::SignatureDelta { signature }, say);
+            say(self.index, Change::Signature(signature));
         }
-        say(MessageEvent::ContentBlockStop { index: self.index });
+        say(self.index, Change::End);
         self.index += 1;
     }
 }
@@ -165,7 +183,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The fold of the events: the blocks of an answer that is not streamed.
+/// The fold of the changes: the blocks of an answer that is not streamed.
 #[derive(Default)]
 pub(crate) struct Gathered {
     blocks: Vec<ContentBlock>,
@@ -174,39 +192,20 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    pub(crate) fn add(&mut self, event: MessageEvent) {
-        match event {
-            MessageEvent::ContentBlockStart { content_block, .. } => {
-                self.blocks.push(content_block);
+    pub(crate) fn add(&mut self, change: Change<'_>) {
+        match (self.blocks.last_mut(), change) {
+            (_, Change::Begin(block)) => self.blocks.push(block),
+            (Some(ContentBlock::Text { text }), Change::Text(more)) => text.push_str(more),
+            (Some(ContentBlock::Thinking { thinking, .. }), Change::Thoughts(more)) => {
+                thinking.push_str(more);
             }
-            MessageEvent::ContentBlockDelta { delta, .. } => self.grow(delta),
-            MessageEvent::ContentBlockStop { .. } => {
-                if let Some(ContentBlock::ToolUse { input, .. }) = self.blocks.last_mut() {
-                    *input = object(&std::mem::take(&mut self.input));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn grow(&mut self, delta: BlockDelta) {
-        match (self.blocks.last_mut(), delta) {
-            (Some(ContentBlock::Text { text }), BlockDelta::TextDelta { text: more }) => {
-                text.push_str(&more);
-            }
-            (
-                Some(ContentBlock::Thinking { thinking, .. }),
-                BlockDelta::ThinkingDelta { thinking: more },
-            ) => {
-                thinking.push_str(&more);
-            }
-            (
-                Some(ContentBlock::Thinking { signature, .. }),
-                BlockDelta::SignatureDelta { signature: whole },
-            ) => {
+            (Some(ContentBlock::Thinking { signature, .. }), Change::Signature(whole)) => {
                 *signature = whole;
             }
-            (_, BlockDelta::InputJsonDelta { partial_json }) => self.input.push_str(&partial_json),
+            (_, Change::Input(more)) => self.input.push_str(more),
+            (Some(ContentBlock::ToolUse { input, .. }), Change::End) => {
+                *input = object(&std::mem::take(&mut self.input));
+            }
             _ => {}
         }
     }
@@ -241,11 +240,11 @@ mod tests {
     fn blocks(events: &[(char, &str)]) -> Vec<ContentBlock> {
         let (mut blocks, mut gathered) = (Blocks::new(true), Gathered::default());
         for (kind, text) in events {
-            blocks.piece("", vec![said(*kind, text)], &mut |event| {
-                gathered.add(event)
+            blocks.piece("", &mut vec![said(*kind, text)], &mut |_, change| {
+                gathered.add(change)
             });
         }
-        blocks.end(&mut |event| gathered.add(event));
+        blocks.end(&mut |_, change| gathered.add(change));
         gathered.blocks()
     }
 
@@ -285,8 +284,8 @@ mod tests {
     #[test]
     fn thoughts_that_are_not_shown_leave_no_trace() {
         let (mut blocks, mut count) = (Blocks::new(false), 0);
-        blocks.piece("", vec![said('r', "hm")], &mut |_| count += 1);
-        blocks.end(&mut |_| count += 1);
+        blocks.piece("", &mut vec![said('r', "hm")], &mut |_, _| count += 1);
+        blocks.end(&mut |_, _| count += 1);
         assert_eq!(count, 0);
     }
 }

@@ -3,7 +3,7 @@
 //! An event is `data: {HEAD"choices":[…]}`; per step only the escaped text is written between fixed parts, into one
 //! buffer that is reused.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, BytesMut};
 use octavo_api::{
     ApiError, ChatDelta, FinishReason, ReasoningFields, RequestTiming, StopReason, Usage,
 };
@@ -11,18 +11,16 @@ use octavo_edge::error_json;
 use octavo_telemetry::TraceParent;
 use serde::Serialize;
 
+use crate::live::BUFFER;
 use crate::logprobs::Shown;
 use crate::route::Route;
-use crate::sse::write_comment;
+use crate::sse::{write_comment, write_json, write_text};
 
 /// Ends an event.
 const CLOSE: &[u8] = b"}\n\n";
 
 /// Ends an event with new text and nothing else, behind the frame of the text.
 const PLAIN: &[u8] = b"\"logprobs\":null,\"finish_reason\":null}]}\n\n";
-
-/// Where a stream's buffer begins: a page holds the events of a few steps, after which it is used again.
-const BUFFER: usize = 4096;
 
 /// What is equal in all events of a stream, and in the response that is not streamed.
 #[derive(Debug, Clone)]
@@ -237,18 +235,9 @@ impl EventWriter {
         self.buffer.extend_from_slice(b"data: [DONE]\n\n");
     }
 
-    /// Takes what was written since the last call.
-    pub(crate) fn take(&mut self) -> Bytes {
-        self.buffer.split().freeze()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
-    }
-
-    /// Bytes that were written since the last call of [`EventWriter::take`].
-    pub(crate) fn len(&self) -> usize {
-        self.buffer.len()
+    /// What was written and has not been taken.
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
     }
 
     fn choice(
@@ -280,23 +269,6 @@ impl EventWriter {
     }
 }
 
-/// Writes a JSON string; most texts have nothing to escape.
-fn write_text(buffer: &mut BytesMut, text: &str) {
-    let plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
-    if text.bytes().all(plain) {
-        buffer.put_u8(b'"');
-        buffer.extend_from_slice(text.as_bytes());
-        buffer.put_u8(b'"');
-    } else {
-        write_json(&mut buffer.writer(), text);
-    }
-}
-
-/// Serialises into memory, which cannot fail for the types used here.
-fn write_json(out: &mut impl std::io::Write, value: &(impl Serialize + ?Sized)) {
-    let _ = serde_json::to_writer(out, value);
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -315,7 +287,7 @@ mod tests {
     }
 
     fn events(writer: &mut EventWriter) -> Vec<Value> {
-        let bytes = writer.take();
+        let bytes = writer.buffer().split();
         let text = std::str::from_utf8(&bytes).unwrap();
         text.split_terminator("\n\n")
             .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
@@ -343,7 +315,7 @@ mod tests {
                 event(json!({}), json!("stop")),
             ]
         );
-        assert!(writer.is_empty());
+        assert!(writer.buffer().is_empty());
     }
 
     #[test]
@@ -369,7 +341,7 @@ mod tests {
     fn completion_events_carry_text_and_no_role() {
         let mut writer = writer(Route::Completion, true);
         assert!(!writer.begin(1, Some(&[1])));
-        assert!(writer.is_empty());
+        assert!(writer.buffer().is_empty());
         writer.text(1, "a", Ids::default());
         writer.finish(1, FinishReason::Length, None);
         let events = events(&mut writer);

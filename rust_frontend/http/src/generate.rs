@@ -18,6 +18,7 @@ use octavo_wire::frontend::{Domain, EngineInfo};
 
 use crate::app::{App, AppState};
 use crate::beam_search::{self, Search};
+use crate::chunks::Chunks;
 use crate::envelope::{Identity, Style};
 use crate::output::{Output, Place};
 use crate::outputs::Outputs;
@@ -25,7 +26,7 @@ use crate::pinned::{Pinned, in_turn};
 use crate::refusal::of_generate;
 use crate::route::Route;
 use crate::showing::Showing;
-use crate::{sse, whole};
+use crate::{live, whole};
 
 pub(crate) async fn chat(
     State(state): State<Arc<AppState>>,
@@ -131,15 +132,8 @@ async fn handle(
     let outputs = Outputs::new(outputs);
     let response = if stream {
         let keep_alive = state.app.settings.keep_alive;
-        sse::answer(
-            outputs,
-            prompt_ids,
-            &identity,
-            include_usage,
-            style,
-            keep_alive,
-        )
-        .await
+        let chunks = Chunks::new(&identity, prompt_ids, include_usage, style);
+        live::answer(outputs, chunks, &identity.id, keep_alive).await
     } else {
         whole::answer(outputs, prompt_ids, identity, style).await?
     };

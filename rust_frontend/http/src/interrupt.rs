@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use octavo_edge::Armed;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-
-use crate::armed::Armed;
 
 /// Why a request ends.
 #[derive(Debug, Clone, Copy, PartialEq)]

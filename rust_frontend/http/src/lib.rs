@@ -7,11 +7,11 @@
 //! and so the request is aborted.
 
 mod app;
-mod armed;
 mod beam_search;
 mod beams;
 mod blocks;
 mod body_limits;
+mod chunks;
 mod control;
 mod door;
 mod envelope;
@@ -36,6 +36,8 @@ mod silence;
 mod sse;
 mod start;
 mod status;
+#[cfg(test)]
+mod stream_costs;
 mod whole;
 
 pub use app::{ACCESS, App, AppState, LIGHT};
@@ -44,3 +46,14 @@ pub use openapi::document as openapi_document;
 pub use output::End;
 pub use pooling::PoolingModel;
 pub use responses::{ResponseStore, StoreLimits};
+
+#[cfg(test)]
+#[path = "../tests/support/model.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+mod model;

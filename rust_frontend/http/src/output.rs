@@ -70,12 +70,12 @@ impl TokenIds {
         }
     }
 
-    /// The ids of a step, without those behind the end: a stop string may end the output within a step.
-    fn take(&mut self, tokens: &[i32], end: Option<&End>) -> Vec<i32> {
+    /// Adds the ids of a step, without those behind the end: a stop string may end the output within a step.
+    fn give(&mut self, tokens: &[i32], end: Option<&End>, given: &mut Vec<i32>) {
         let counted = end.map_or(usize::MAX, |end| end.usage.completion_tokens);
         let left = counted.saturating_sub(self.given);
         self.given += tokens.len();
-        tokens.iter().copied().take(left).collect()
+        given.extend_from_slice(&tokens[..left.min(tokens.len())]);
     }
 }
 
@@ -121,8 +121,8 @@ pub(crate) struct Output {
     begun: bool,
     /// The error that comes after the last text.
     failed: Option<ApiError>,
-    /// The step and the text that are worked on: their memory serves all of them.
-    step: Step,
+    /// The step, while nobody works on it, and the text: their memory serves all of them.
+    step: Option<Box<Step>>,
     update: Update,
     _ticket: Option<Arc<TokenTicket>>,
 }
@@ -149,7 +149,7 @@ impl Output {
             kept: None,
             begun: false,
             failed: None,
-            step: Step::default(),
+            step: None,
             update: Update::default(),
             _ticket: None,
         }
@@ -220,27 +220,21 @@ impl Output {
         Usage::new(self.prompt_tokens, completion_tokens, cached).with_created(created)
     }
 
-    /// How many of the prompt's tokens came from the cache, once that is known.
-    pub(crate) fn cached_tokens(&self) -> Option<usize> {
-        self.cached_tokens
-    }
-
     /// The prompt's token ids, once, if the request asked for them.
     pub(crate) fn take_prompt_ids(&mut self) -> Option<Vec<i32>> {
         self.extras.ids.as_mut()?.prompt.take()
     }
 
-    /// Waits for the next piece. Cancel safe. Must not be called after the last piece or an error.
+    /// Waits for the next piece; what `piece` held is gone, its memory is used again. Cancel safe. Must not be called after
+    /// the last piece or an error.
     ///
     /// # Errors
     /// The request failed, or the server ends.
-    pub(crate) async fn next(&mut self) -> Result<Piece, ApiError> {
-        let mut piece = Piece::default();
-        poll_fn(|cx| self.poll_next(cx, &mut piece)).await?;
-        Ok(piece)
+    pub(crate) async fn next(&mut self, piece: &mut Piece) -> Result<(), ApiError> {
+        poll_fn(|cx| self.poll_next(cx, piece)).await
     }
 
-    /// As [`Output::next`], into a piece whose memory is used again: what it held is gone.
+    /// As [`Output::next`].
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -249,7 +243,8 @@ impl Output {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
-        let error = match self.steps.poll_next(cx, &mut self.step) {
+        let step = self.step.get_or_insert_default();
+        let error = match self.steps.poll_next(cx, step) {
             Poll::Ready(Some(Ok(()))) => {
                 self.advance(piece);
                 return Poll::Ready(Ok(()));
@@ -269,7 +264,7 @@ impl Output {
 
     /// Makes a piece of the step that came.
     fn advance(&mut self, piece: &mut Piece) {
-        let mut step = std::mem::take(&mut self.step);
+        let mut step = self.step.take().unwrap_or_default();
         self.count(&step);
         self.text
             .advance_into(&step.tokens, step.finish.as_ref(), &mut self.update);
@@ -282,7 +277,7 @@ impl Output {
         piece.end = self.ended(&step);
         self.add_extras(&step, piece);
         (step.logprobs, step.prompt_logprobs) = (None, None);
-        self.step = step;
+        self.step = Some(step);
         if let Some(end) = &piece.end {
             self.metrics.finish(outcome(end.reason));
         }
@@ -316,7 +311,7 @@ impl Output {
     fn add_extras(&mut self, step: &Step, piece: &mut Piece) {
         piece.tokens.clear();
         if let Some(ids) = &mut self.extras.ids {
-            piece.tokens = ids.take(&step.tokens, piece.end.as_ref());
+            ids.give(&step.tokens, piece.end.as_ref(), &mut piece.tokens);
         }
         let echo = self.take_echo();
         // Behind a stop string nothing counts, as in the usage.

@@ -20,7 +20,8 @@ pub(crate) struct Outputs {
     single: Option<Box<Output>>,
     many: FuturesUnordered<Next>,
     open: usize,
-    /// Of each output, by its index: whether it is the first of its prompt, and its tokens so far.
+    /// Of each output, by its index: whether it is the first of its prompt, and its tokens so far; those of a single one
+    /// when it has ended.
     counts: Vec<(bool, Usage)>,
     /// Of the first output, when it has ended.
     timing: Option<Timing>,
@@ -54,6 +55,11 @@ impl Outputs {
         }
     }
 
+    /// Takes the one output of a request.
+    pub(crate) fn of(output: Output) -> Self {
+        Self::new(vec![output])
+    }
+
     /// When the tokens of the first output came; `None` until it has ended.
     pub(crate) fn timing(&self) -> Option<RequestTiming> {
         self.timing.as_ref().map(told)
@@ -77,12 +83,23 @@ impl Outputs {
     /// Tokens so far: those of a prompt count once, whatever `n` is.
     pub(crate) fn usage(&self) -> Usage {
         let mut total = Total::default();
-        for (first, usage) in &self.counts {
-            total.add(usage, *first);
+        match &self.single {
+            Some(output) => total.add(&output.usage(), output.is_first()),
+            None => {
+                for (first, usage) in &self.counts {
+                    total.add(usage, *first);
+                }
+            }
         }
         Usage::new(total.prompt, total.completion, total.cached)
             .with_created(total.created)
             .with_reasoning(total.reasoning)
+    }
+
+    /// How many tokens of the prompts came from the cache, once that is known.
+    pub(crate) fn cached_tokens(&self) -> Option<usize> {
+        let details = self.usage().prompt_tokens_details;
+        details.map(|details| details.cached_tokens)
     }
 
     /// Waits for the next piece of any output, and says which; an output is dropped with its last piece. Cancel safe.
@@ -99,35 +116,43 @@ impl Outputs {
         cx: &mut Context<'_>,
         piece: &mut Piece,
     ) -> Poll<Result<u32, ApiError>> {
-        let (index, so_far) = if let Some(output) = self.single.as_mut() {
+        if let Some(output) = self.single.as_mut() {
             ready!(output.poll_next(cx, piece))?;
-            let place = (output.index(), output.usage());
+            let index = output.index();
             if piece.end.is_some() {
                 self.single = None;
             }
-            place
-        } else {
-            let (output, next_piece) = ready!(self.many.poll_next_unpin(cx))
-                .ok_or_else(|| ApiError::internal("An output was waited for that has ended."))?;
-            *piece = next_piece?;
-            let place = (output.index(), output.usage());
-            if piece.end.is_none() {
-                self.many.push(next(output));
-            }
-            place
-        };
-        let mut usage = so_far;
-        if let Some(end) = &piece.end {
-            self.open -= 1;
-            usage = end.usage.clone();
-            if index == 0 {
-                self.timing = Some(end.timing);
-            }
+            self.ended(index, piece);
+            return Poll::Ready(Ok(index));
         }
+        let (output, next_piece) = ready!(self.many.poll_next_unpin(cx))
+            .ok_or_else(|| ApiError::internal("An output was waited for that has ended."))?;
+        *piece = next_piece?;
+        let index = output.index();
+        if piece.end.is_none() {
+            self.note(index, output.usage());
+            self.many.push(next(output));
+        }
+        self.ended(index, piece);
+        Poll::Ready(Ok(index))
+    }
+
+    /// Takes over the figures of an output whose last piece this is, if it is.
+    fn ended(&mut self, index: u32, piece: &Piece) {
+        let Some(end) = &piece.end else {
+            return;
+        };
+        self.open -= 1;
+        if index == 0 {
+            self.timing = Some(end.timing);
+        }
+        self.note(index, end.usage.clone());
+    }
+
+    fn note(&mut self, index: u32, usage: Usage) {
         if let Some((_, count)) = self.counts.get_mut(index as usize) {
             *count = usage;
         }
-        Poll::Ready(Ok(index))
     }
 }
 
@@ -173,7 +198,8 @@ fn told(timing: &Timing) -> RequestTiming {
 
 fn next(mut output: Box<Output>) -> Next {
     Box::pin(async move {
-        let piece = output.next().await;
-        (output, piece)
+        let mut piece = Piece::default();
+        let came = output.next(&mut piece).await;
+        (output, came.map(|()| piece))
     })
 }

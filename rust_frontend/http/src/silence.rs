@@ -4,9 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use octavo_edge::Armed;
 use tokio::time::{Instant, Sleep, sleep_until};
-
-use crate::armed::Armed;
 
 /// So long is for ever.
 const MOST: Duration = Duration::from_secs(30 * 365 * 86_400);

@@ -125,3 +125,46 @@ fn every_route_is_in_the_table() {
         assert!(ACCESS.iter().any(|(known, _)| *known == path), "{path}");
     }
 }
+
+/// The roles that docs/security.md gives the routes: of each row of its table the role and what stands in backticks.
+fn documented() -> Vec<(String, Vec<String>)> {
+    let page = include_str!("../../../docs/security.md");
+    let rows = page
+        .lines()
+        .skip_while(|line| *line != "| role | routes |")
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    rows.map(|row| {
+        let mut cells = row.trim_matches('|').split('|').map(str::trim);
+        let role = cells.next().unwrap().trim_matches('`').to_owned();
+        let routes = cells.next().unwrap().split('`').skip(1).step_by(2);
+        (role, routes.map(str::to_owned).collect())
+    })
+    .collect()
+}
+
+#[test]
+fn the_table_in_the_docs_is_this_one() {
+    let documented = documented();
+    let mut shown: Vec<(&str, &str)> = documented
+        .iter()
+        .flat_map(|(role, routes)| routes.iter().map(|route| (role.as_str(), route.as_str())))
+        .collect();
+    let mut wanted: Vec<(&str, &str)> = ACCESS
+        .iter()
+        .map(|(path, access)| {
+            let role = match access {
+                Access::Open => "none",
+                Access::Needs(role) => role.name(),
+            };
+            let service = path.strip_suffix("/{method}");
+            (
+                role,
+                service.map_or(*path, |name| name.trim_start_matches('/')),
+            )
+        })
+        .collect();
+    shown.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(shown, wanted);
+}

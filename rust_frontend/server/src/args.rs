@@ -24,10 +24,12 @@ Fields of the configuration (octavo.config.FrontendConfig):
   listen_fd            number of an inherited TCP or Unix socket that is bound and listens
   grpc_listen_fd       likewise for gRPC; null: there is none
   engine_endpoints     where engine cores connect, by rank: a list of ipc:///run/… sockets
+  link_key             what engine cores must show, in hexadecimal; empty: nothing
   tokenizer_dir        folder with tokenizer.json, tokenizer_config.json, chat template, ...
   served_model_names   names that requests may use; the first is the main one
   seed                 of the generator of seeds for requests without one; null: the system
   max_open_requests    more get 429 (1024)
+  max_logprobs         log probabilities with each token that requests may ask for (20); -1: any
   replay_timeout_s     streams whose engine stays away for longer end with an error (300)
   shutdown_timeout_s   how long running requests may go on after SIGTERM (0)
   scheduling_policy    fcfs or priority: whether requests may name a priority (fcfs)
@@ -44,6 +46,13 @@ Fields of the configuration (octavo.config.FrontendConfig):
   enable_prompt_embeds whether prompts of completions may be vectors (false)
   enable_per_request_metrics
                        whether chats and completions say when their tokens came (false)
+  response_store       file of the responses that are kept; null: memory
+  response_store_max_bytes
+                       of all of them; 0: none are kept (256 MiB)
+  response_store_max_age_s
+                       older ones are gone (30 days)
+  otlp_traces_endpoint HTTP address of a collector of traces; null: there are none
+  pooling              an object: how the model pools; null: it makes tokens
   edge                 an object: TLS, limits and time-outs (octavo.edge_config.EdgeConfig)
 
 Life:
@@ -65,18 +74,23 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+    use crate::config::Config;
 
     #[test]
     fn the_command_line_is_sound_and_help_names_every_field() {
         let mut command = Args::command();
         command.clone().debug_assert();
         let help = command.render_long_help().to_string();
-        let fields = "listen_fd grpc_listen_fd engine_endpoints tokenizer_dir served_model_names seed max_open_requests \
-            replay_timeout_s shutdown_timeout_s scheduling_policy tool_call_parser reasoning_parser \
-            enable_auto_tool_choice format_files api_keys api_key_file log_level \
-            trust_request_chat_template enable_prompt_embeds enable_per_request_metrics edge";
-        for field in fields.split_whitespace() {
-            assert!(help.contains(field), "{field}");
+        // Serde names all fields when it finds one that is none.
+        let refused = serde_json::from_str::<Config>(r#"{"no_such_field": 0}"#);
+        let message = refused.unwrap_err().to_string();
+        let fields: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        assert!(fields.len() > 20, "{message}");
+        for field in fields {
+            assert!(
+                help.contains(&format!("  {field} ")) || help.contains(&format!("  {field}\n")),
+                "{field}"
+            );
         }
         assert!(
             help.lines().all(|line| line.chars().count() <= 100),

@@ -84,6 +84,44 @@ pub(crate) fn raise_file_limit() -> io::Result<()> {
     }
 }
 
+/// Of turns on a core that a thread asks for which answers what is light; the least that the system grants.
+const SHORT_TURN_NS: u64 = 100_000;
+/// Priority of such a thread, where this process may give one.
+const PREFERRED_NICE: i32 = -5;
+
+/// Lets the calling thread have its turn soon when it wakes, however many others want one: by its priority where that is
+/// allowed, and by asking for short turns, which any thread may (Linux 6.12; older ones take no notice).
+pub(crate) fn wake_soon() {
+    // SAFETY: getpriority takes integers and touches no memory.
+    let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let done = short_turns(PREFERRED_NICE.min(own)).or_else(|_| short_turns(own));
+    if let Err(error) = done {
+        tracing::debug!("the thread for light requests has no preference: {error}");
+    }
+}
+
+/// Sets the priority of the calling thread, and that its turns are short.
+fn short_turns(nice: i32) -> io::Result<()> {
+    let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0);
+    let wanted = libc::sched_attr {
+        size,
+        sched_policy: 0, // SCHED_OTHER, as all threads
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: SHORT_TURN_NS,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the structure outlives the call and begins with its size; the system only reads it.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
 /// Ends this process with its parent: at once when stdin reaches its end, or when the parent's thread dies.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes an integer and touches no memory.
@@ -109,4 +147,19 @@ fn hold_lifeline() {
     }
     tracing::warn!("the parent is gone: leaving at once");
     std::process::exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_may_ask_for_short_turns_whoever_runs_it() {
+        let asked = std::thread::spawn(|| {
+            // SAFETY: getpriority takes integers and touches no memory.
+            let own = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+            short_turns(own)
+        });
+        asked.join().unwrap().unwrap();
+    }
 }

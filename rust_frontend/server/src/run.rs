@@ -26,7 +26,7 @@ pub(crate) async fn run(config: &Config, compute_threads: usize) -> Result<(), F
         .map_err(|error| Failure::other(format!("cannot watch for signals: {error}")))?;
     let keys = keys(config)?;
     let tls = tls(config)?;
-    let apart = Apart::start(LIGHT)
+    let apart = Apart::start(LIGHT, process::wake_soon)
         .map_err(|error| Failure::other(format!("cannot start a thread: {error}")))?;
     let (listener, grpc) = listeners(config, &apart, tls.as_ref())?;
     let renderer = load(config)?;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use octavo_telemetry::{EngineView, Metrics, Outcome, RankFigures};
+use octavo_telemetry::{Caller, EngineView, Metrics, Outcome, RankFigures};
 use octavo_wire::frontend::{EngineInfo, Histogram, Stats, StepStats};
 
 fn value(text: &str, series: &str) -> f64 {
@@ -213,4 +213,75 @@ fn labels_that_come_from_outside_are_escaped() {
     let text = metrics.encode(&EngineView::default());
     let series = "octavo:http_requests_total{model_name=\"a\\\"b\\\\c\",handler=\"/v1/models\",method=\"GET\",status=\"200\"}";
     assert_eq!(value(&text, series), 1.0);
+}
+
+/// A row of a table for each metric that a scrape shows: name, type, labels besides the model's name, what it tells.
+fn rows(text: &str) -> Vec<String> {
+    let told = |kind: &str| {
+        let lines = text.lines().filter_map(move |line| {
+            let rest = line.strip_prefix("# ")?.strip_prefix(kind)?;
+            rest.trim_start().split_once(' ')
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let labels = |name: &str| {
+        let series = text.lines().find_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            let rest = rest.strip_prefix("_bucket").unwrap_or(rest);
+            rest.strip_prefix('{')?.split_once('}')
+        });
+        let pairs = series.map_or("", |(labels, _)| labels).split("\",");
+        let names = pairs
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, _)| name);
+        let own: Vec<_> = names
+            .filter(|name| !["model_name", "le"].contains(name))
+            .collect();
+        own.join(", ")
+    };
+    let types = told("TYPE");
+    let helps = told("HELP").into_iter().zip(types);
+    helps
+        .map(|((name, help), (typed, kind))| {
+            assert_eq!(name, typed);
+            let help = help.strip_suffix('.').unwrap_or(help);
+            format!("| `{name}` | {kind} | {} | {help} |", labels(name))
+        })
+        .collect()
+}
+
+#[test]
+fn the_list_in_the_docs_is_what_a_scrape_shows() {
+    let metrics = Metrics::new("m");
+    metrics.http_response("/health", "GET", 200);
+    let mut request = metrics.request("cmpl-1".to_owned(), Instant::now());
+    request.searched(Caller {
+        request_type: "chat_completions",
+        stream: true,
+    });
+    request.prompt(1);
+    request.cached(1);
+    request.finish(Outcome::Stop);
+    let (stats, info) = (stats(), info());
+    let rank = RankFigures {
+        ready: true,
+        running: 1,
+        waiting: 0,
+    };
+    let mut shown = rows(&metrics.encode(&EngineView {
+        ready: true,
+        stats: Some(&stats),
+        info: Some(&info),
+        restarts: 0,
+        ranks: &[rank, rank],
+    }));
+    let page = include_str!("../../../docs/observability/metrics.md");
+    let mut listed: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with("| `octavo:"))
+        .map(str::to_owned)
+        .collect();
+    shown.sort();
+    listed.sort();
+    assert_eq!(listed, shown, "the list should be\n{}", shown.join("\n"));
 }

@@ -80,3 +80,11 @@ def test_a_misspelt_variable_is_pointed_at() -> None:
     assert variable("max_num_seqs") == "OCTAVO_MAX_NUM_SEQS"
     found = strays({"OCTAVO_MAX_NUM_SEQ": "3", "OCTAVO_FRONTEND": "/x", "OCTAVO_PORT": "1", "OTHER": ""})
     assert found == ["OCTAVO_MAX_NUM_SEQ has no effect; did you mean OCTAVO_MAX_NUM_SEQS?"]
+
+
+@pytest.mark.parametrize("name", ["OCTAVO_API_KEY", "OCTAVO_API_KEY_FILE"])
+def test_an_empty_variable_of_keys_opens_no_server(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is empty"):
+        gather({}, {name: ""}, None)
+    given = gather({name.removeprefix("OCTAVO_").lower(): ["from-the-line"]}, {name: ""}, None)
+    assert given == {name.removeprefix("OCTAVO_").lower(): ["from-the-line"]}

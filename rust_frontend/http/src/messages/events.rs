@@ -1,15 +1,19 @@
 //! The events of a streamed message.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use octavo_api::{ApiError, EndReason, MessageAnswer, MessageDelta, MessageEvent, MessagesUsage};
+use bytes::{BufMut as _, BytesMut};
+use octavo_api::{
+    ApiError, BlockDelta, EndReason, MessageAnswer, MessageDelta, MessageEvent, MessagesUsage,
+};
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Change};
 use crate::envelope::Identity;
-use crate::live::Projection;
+use crate::live::{BUFFER, Projection};
 use crate::output::{End, Piece};
+use crate::outputs::Outputs;
+use crate::sse::{write_json, write_text};
 
 /// Writes `event: NAME` and `data: {...}`.
-pub(super) struct Events {
+pub(crate) struct Events {
     /// Until the first event.
     start: Option<MessageAnswer>,
     request_id: String,
@@ -19,7 +23,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn new(
+    pub(crate) fn new(
         identity: &Identity,
         request_id: &str,
         prompt_tokens: usize,
@@ -31,7 +35,7 @@ impl Events {
             request_id: request_id.to_owned(),
             prompt_tokens,
             blocks: Blocks::new(shown),
-            buffer: BytesMut::new(),
+            buffer: BytesMut::with_capacity(BUFFER),
         }
     }
 
@@ -46,7 +50,8 @@ impl Events {
 
     fn end(&mut self, end: End) {
         let buffer = &mut self.buffer;
-        self.blocks.end(&mut |event| write(buffer, &event));
+        self.blocks
+            .end(&mut |index, change| write_change(buffer, index, change));
         let (stop_reason, stop_sequence) = EndReason::of(end.reason, end.stop);
         let event = MessageEvent::MessageDelta {
             delta: MessageDelta {
@@ -61,13 +66,14 @@ impl Events {
 }
 
 impl Projection for Events {
-    async fn piece(&mut self, piece: Piece, cached: Option<usize>) {
-        self.begin(cached);
+    fn piece(&mut self, _index: u32, piece: &mut Piece, outputs: &Outputs) {
+        self.begin(outputs.cached_tokens());
         let buffer = &mut self.buffer;
-        self.blocks.piece(&piece.text, piece.events, &mut |event| {
-            write(buffer, &event)
-        });
-        if let Some(end) = piece.end {
+        self.blocks
+            .piece(&piece.text, &mut piece.events, &mut |index, change| {
+                write_change(buffer, index, change);
+            });
+        if let Some(end) = piece.end.take() {
             self.end(end);
         }
     }
@@ -80,7 +86,7 @@ impl Projection for Events {
         }
     }
 
-    async fn fail(&mut self, error: &ApiError) {
+    fn fail(&mut self, error: &ApiError) {
         let event = MessageEvent::Error {
             error: error.into(),
             request_id: Some(self.request_id.clone()),
@@ -88,8 +94,8 @@ impl Projection for Events {
         write(&mut self.buffer, &event);
     }
 
-    fn take(&mut self) -> Bytes {
-        self.buffer.split().freeze()
+    fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
     }
 }
 
@@ -98,7 +104,71 @@ fn write(buffer: &mut BytesMut, event: &MessageEvent) {
     buffer.extend_from_slice(b"event: ");
     buffer.extend_from_slice(event.name().as_bytes());
     buffer.extend_from_slice(b"\ndata: ");
-    // Events are strings, numbers and JSON values, which serialise into memory.
-    let _ = serde_json::to_writer((&mut *buffer).writer(), event);
+    write_json(&mut buffer.writer(), event);
     buffer.extend_from_slice(b"\n\n");
+}
+
+/// Writes what happens to a block.
+fn write_change(buffer: &mut BytesMut, index: usize, change: Change<'_>) {
+    let event = match change {
+        Change::Text(text) => return write_gain(buffer, index, br#"text_delta","text":"#, text),
+        Change::Thoughts(text) => {
+            return write_gain(buffer, index, br#"thinking_delta","thinking":"#, text);
+        }
+        Change::Input(json) => {
+            return write_gain(buffer, index, br#"input_json_delta","partial_json":"#, json);
+        }
+        Change::Signature(signature) => MessageEvent::ContentBlockDelta {
+            index,
+            delta: BlockDelta::SignatureDelta { signature },
+        },
+        Change::Begin(content_block) => MessageEvent::ContentBlockStart {
+            index,
+            content_block,
+        },
+        Change::End => MessageEvent::ContentBlockStop { index },
+    };
+    write(buffer, &event);
+}
+
+/// Writes what a block gains, as each token brings it: fixed parts around the text.
+fn write_gain(buffer: &mut BytesMut, index: usize, kind: &[u8], gained: &str) {
+    buffer.extend_from_slice(
+        b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":",
+    );
+    write_json(&mut buffer.writer(), &index);
+    buffer.extend_from_slice(b",\"delta\":{\"type\":\"");
+    buffer.extend_from_slice(kind);
+    write_text(buffer, gained);
+    buffer.extend_from_slice(b"}}\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_block_gains_is_written_as_serde_would() {
+        let said = "a\"b\\ \u{1}\n字";
+        let own = || said.to_owned();
+        let cases = [
+            (Change::Text(said), BlockDelta::TextDelta { text: own() }),
+            (
+                Change::Thoughts(said),
+                BlockDelta::ThinkingDelta { thinking: own() },
+            ),
+            (
+                Change::Input(said),
+                BlockDelta::InputJsonDelta {
+                    partial_json: own(),
+                },
+            ),
+        ];
+        for (index, (change, delta)) in cases.into_iter().enumerate() {
+            let (mut short, mut long) = (BytesMut::new(), BytesMut::new());
+            write_change(&mut short, index, change);
+            write(&mut long, &MessageEvent::ContentBlockDelta { index, delta });
+            assert_eq!(short, long);
+        }
+    }
 }

@@ -15,11 +15,12 @@ use crate::app::{App, AppState};
 use crate::blocks::{Blocks, Gathered};
 use crate::envelope::Identity;
 use crate::live;
-use crate::output::Output;
+use crate::output::{Output, Piece};
+use crate::outputs::Outputs;
 use crate::route::Route;
 use crate::start::{Arrived, arrive, checked, model, render, start};
 
-use events::Events;
+pub(crate) use events::Events;
 
 /// Longest prompt whose tokens are counted, in bytes of text: as of `/tokenize`.
 const MAX_TEXT: usize = 8 << 20;
@@ -52,7 +53,7 @@ pub(crate) async fn create(
     let response = if stream {
         let events = Events::new(&identity, id.as_str(), prompt_tokens, shown);
         let keep_alive = state.app.settings.keep_alive;
-        live::answer(output, events, &identity.id, keep_alive).await
+        live::answer(Outputs::of(output), events, &identity.id, keep_alive).await
     } else {
         Json(whole(output, identity, shown).await?).into_response()
     };
@@ -79,16 +80,19 @@ async fn whole(
 ) -> Result<MessageAnswer, ApiError> {
     let mut blocks = Blocks::new(shown);
     let mut gathered = Gathered::default();
+    let mut piece = Piece::default();
     let end = loop {
-        let piece = output.next().await?;
-        blocks.piece(&piece.text, piece.events, &mut |event| gathered.add(event));
-        if let Some(end) = piece.end {
+        output.next(&mut piece).await?;
+        blocks.piece(&piece.text, &mut piece.events, &mut |_, change| {
+            gathered.add(change);
+        });
+        if let Some(end) = piece.end.take() {
             break end;
         }
     };
     // Where a stop string ended the text, the engine still runs the request.
     drop(output);
-    blocks.end(&mut |event| gathered.add(event));
+    blocks.end(&mut |_, change| gathered.add(change));
     let (reason, stop_sequence) = EndReason::of(end.reason, end.stop);
     let usage = MessagesUsage::from(&end.usage);
     Ok(MessageAnswer {

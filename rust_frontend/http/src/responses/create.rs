@@ -18,8 +18,9 @@ use super::store::Record;
 use super::writer::Writer;
 use crate::app::AppState;
 use crate::envelope::Identity;
-use crate::live::{self, Projection as _};
-use crate::output::Output;
+use crate::live;
+use crate::output::{Output, Piece};
+use crate::outputs::Outputs;
 use crate::route::Route;
 use crate::start::{Arrived, arrive, checked, model, start};
 
@@ -58,26 +59,24 @@ pub(crate) async fn create(
         at,
     )?;
     let background = request.object.background;
-    let run = Run {
-        writer: Writer::new(
-            request.object.clone(),
-            shown,
-            request.carries_thoughts,
-            told,
-        ),
-        state: Arc::clone(&state),
-        record: Record {
-            owner: caller,
-            object: request.object,
-            input: request.input,
-            events: None,
-        },
+    let writer = Writer::new(
+        request.object.clone(),
+        shown,
+        request.carries_thoughts,
+        told,
+    );
+    let record = Record {
+        owner: caller,
+        object: request.object,
+        input: request.input,
+        events: None,
     };
+    let run = Run::new(writer, Arc::clone(&state), record);
     let response = if background {
         begin(run, output, stream).await?
     } else if stream {
         let keep_alive = state.app.settings.keep_alive;
-        live::answer(output, run, &identity.id, keep_alive).await
+        live::answer(Outputs::of(output), run, &identity.id, keep_alive).await
     } else {
         Json(whole(run, output).await?).into_response()
     };
@@ -134,13 +133,13 @@ fn name(request: &mut ResponsesRequest) {
 
 /// Waits for the end and answers with the whole response.
 async fn whole(mut run: Run, mut output: Output) -> Result<ResponseObject, ApiError> {
+    let mut piece = Piece::default();
     loop {
-        let piece = output.next().await?;
-        let ended = piece.end.is_some();
-        run.piece(piece, None).await;
-        if ended {
+        output.next(&mut piece).await?;
+        if run.writer.take(&mut piece) {
             // Where a stop string ended the text, the engine still runs the request.
             drop(output);
+            run.keep(None).await;
             return Ok(run.writer.object().clone());
         }
     }
@@ -151,7 +150,7 @@ async fn begin(mut run: Run, output: Output, stream: bool) -> Result<Response, A
     let state = Arc::clone(&run.state);
     let job = Arc::new(Job::new(run.record.owner.clone()));
     let id = run.record.object.id.clone();
-    run.keep(None).await?;
+    run.kept(None).await?;
     state.responses.run(&id, &job);
     let queued = job::start(run, output, Arc::clone(&job), stream);
     if stream {

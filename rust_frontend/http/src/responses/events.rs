@@ -2,21 +2,24 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use octavo_api::ApiError;
 use tokio::time::timeout;
 
-use super::Responses;
 use super::job::Job;
 use super::store::Record;
 use super::writer::Writer;
 use crate::app::AppState;
 use crate::live::Projection;
 use crate::output::Piece;
+use crate::outputs::Outputs;
 use crate::sse::{respond, silence};
 
 /// A response, and where it is kept when it has ended.
@@ -25,33 +28,61 @@ pub(super) struct Run {
     pub(super) state: Arc<AppState>,
     /// What is kept beside the response.
     pub(super) record: Record,
+    /// Keeps it, at the end of a stream.
+    keeping: Option<BoxFuture<'static, ()>>,
 }
 
 impl Run {
-    fn responses(&self) -> &Responses {
-        &self.state.responses
+    pub(super) fn new(writer: Writer, state: Arc<AppState>, record: Record) -> Self {
+        Self {
+            writer,
+            state,
+            record,
+            keeping: None,
+        }
     }
 
-    /// Keeps the response as it is now, if it is to be kept.
-    pub(super) async fn keep(&mut self, events: Option<String>) -> Result<(), ApiError> {
+    /// Keeps the response as it is now, if it is to be kept. One that could not be kept is answered all the same; the log
+    /// says why.
+    pub(super) fn keep(
+        &mut self,
+        events: Option<String>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        self.kept(events).map(drop)
+    }
+
+    /// As [`Self::keep`].
+    ///
+    /// # Errors
+    /// It could not be kept.
+    pub(super) fn kept(
+        &mut self,
+        events: Option<String>,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send + 'static {
         self.record.object = self.writer.object().clone();
-        if !self.record.object.store {
-            return Ok(());
+        let record = self.record.object.store.then(|| Record {
+            events,
+            ..self.record.clone()
+        });
+        let state = Arc::clone(&self.state);
+        async move {
+            match record {
+                Some(record) => state.responses.keep(record).await,
+                None => Ok(()),
+            }
         }
-        let mut record = self.record.clone();
-        record.events = events;
-        self.responses().keep(record).await
+    }
+
+    /// The events that were written and have not been taken.
+    pub(super) fn written(&mut self) -> &mut BytesMut {
+        self.writer.buffer()
     }
 }
 
 impl Projection for Run {
-    async fn piece(&mut self, piece: Piece, _cached: Option<usize>) {
-        self.writer.begin();
-        self.writer.piece(&piece.text, piece.events, piece.logprobs);
-        if let Some(end) = &piece.end {
-            self.writer.finish(end);
-            // A response that could not be kept is answered all the same; the log says why.
-            let _ = self.keep(None).await;
+    fn piece(&mut self, _index: u32, piece: &mut Piece, _outputs: &Outputs) {
+        if self.writer.take(piece) {
+            self.keeping = Some(self.keep(None).boxed());
         }
     }
 
@@ -61,13 +92,21 @@ impl Projection for Run {
         }
     }
 
-    async fn fail(&mut self, error: &ApiError) {
+    fn fail(&mut self, error: &ApiError) {
         self.writer.fail(error);
-        let _ = self.keep(None).await;
+        self.keeping = Some(self.keep(None).boxed());
     }
 
-    fn take(&mut self) -> Bytes {
-        self.writer.take()
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(keeping) = &mut self.keeping {
+            ready!(keeping.poll_unpin(cx));
+            self.keeping = None;
+        }
+        Poll::Ready(())
+    }
+
+    fn buffer(&mut self) -> &mut BytesMut {
+        self.written()
     }
 }
 

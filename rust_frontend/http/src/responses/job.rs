@@ -10,8 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::events::Run;
-use crate::live::Projection as _;
-use crate::output::Output;
+use crate::output::{Output, Piece};
 
 /// What others see of it.
 pub(super) struct Job {
@@ -78,16 +77,20 @@ impl Job {
         }
     }
 
-    /// Appends whole events.
-    fn push(&self, bytes: &[u8]) {
+    /// Takes over whole events.
+    fn push(&self, events: &mut BytesMut) {
+        if events.is_empty() {
+            return;
+        }
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = log.text.len();
-        for length in lengths(bytes) {
+        for length in lengths(events) {
             log.starts.push(at);
             at += length;
         }
-        log.text.extend_from_slice(bytes);
+        log.text.extend_from_slice(events);
         drop(log);
+        events.clear();
         self.changed.notify_waiters();
     }
 
@@ -115,15 +118,15 @@ fn lengths(events: &[u8]) -> impl Iterator<Item = usize> {
 pub(super) fn start(mut run: Run, output: Output, job: Arc<Job>, streams: bool) -> ResponseObject {
     run.writer.queue();
     let queued = run.writer.object().clone();
-    job.push(&run.take());
+    job.push(run.written());
     tokio::spawn(async move {
         let id = run.record.object.id.clone();
         if contain(&id, drive(&mut run, output, &job)).await.is_none() {
             run.writer.fail(&defect());
         }
-        job.push(&run.take());
+        job.push(run.written());
         if !job.deleted.load(Ordering::SeqCst) {
-            let _ = run.keep(streams.then(|| job.text())).await;
+            run.keep(streams.then(|| job.text())).await;
         }
         run.state.responses.done(&id);
         job.finish();
@@ -132,6 +135,7 @@ pub(super) fn start(mut run: Run, output: Output, job: Arc<Job>, streams: bool) 
 }
 
 async fn drive(run: &mut Run, mut output: Output, job: &Job) {
+    let mut piece = Piece::default();
     loop {
         let next = tokio::select! {
             biased;
@@ -139,16 +143,14 @@ async fn drive(run: &mut Run, mut output: Output, job: &Job) {
                 run.writer.cancel();
                 return;
             }
-            next = output.next() => next,
+            next = output.next(&mut piece) => next,
         };
         match next {
-            Ok(piece) => {
+            Ok(()) => {
                 if run.writer.begin() {
-                    let _ = run.keep(None).await;
+                    run.keep(None).await;
                 }
-                run.writer.piece(&piece.text, piece.events, piece.logprobs);
-                if let Some(end) = &piece.end {
-                    run.writer.finish(end);
+                if run.writer.take(&mut piece) {
                     return;
                 }
             }
@@ -157,9 +159,6 @@ async fn drive(run: &mut Run, mut output: Output, job: &Job) {
                 return;
             }
         }
-        let written = run.take();
-        if !written.is_empty() {
-            job.push(&written);
-        }
+        job.push(run.written());
     }
 }

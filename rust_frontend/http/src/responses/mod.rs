@@ -7,6 +7,7 @@ mod prepare;
 mod references;
 mod routes;
 mod store;
+mod tell;
 mod writer;
 
 use std::collections::HashMap;
@@ -18,6 +19,8 @@ use octavo_edge::Caller;
 pub(crate) use create::create;
 pub(crate) use routes::{cancel, delete, input_items, retrieve};
 pub use store::{ResponseStore, StoreLimits};
+#[cfg(test)]
+pub(crate) use writer::Writer;
 
 use job::Job;
 use store::{Record, on};

@@ -1,55 +1,47 @@
 //! What the model says as items of a response, and the events that tell of it.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::BytesMut;
 use octavo_api::{
-    ApiError, BlockDelta, ChatLogprob, ContentBlock, FinishReason, IncompleteDetails, ItemStatus,
-    MessageEvent, NumberedEvent, OutputItem, OutputPart, Part, ReasoningPart, ResponseEvent,
-    ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage, carried,
+    ApiError, ChatLogprob, ContentBlock, FinishReason, IncompleteDetails, ItemStatus, OutputItem,
+    OutputPart, Part, ReasoningPart, ResponseEvent, ResponseFailure, ResponseObject,
+    ResponseStatus, ResponseUsage, carried,
 };
 use octavo_edge::unix_seconds;
 use octavo_parser::Event;
 
 use serde_json::Value;
 
-use crate::blocks::Blocks;
+use super::tell::{CONTENT, Tell};
+use crate::blocks::{Blocks, Change};
 use crate::logprobs::Shown;
-use crate::output::End;
+use crate::output::{End, Piece};
 use crate::sse::write_comment;
 
-/// The only part of an item's content.
-const CONTENT: usize = 0;
-
 /// A response that grows, and the events of its growth.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     object: ResponseObject,
     blocks: Blocks,
     /// Whether thoughts go out encoded too.
     carries: bool,
-    /// Whether events are written.
-    told: bool,
+    tell: Tell,
     begun: bool,
-    /// Of the next event.
-    number: u64,
     /// Log probabilities of tokens of which it is not known yet what they are part of.
     waiting: Vec<ChatLogprob>,
     /// Log probabilities that belong to the text which comes next.
     logprobs: Vec<Value>,
-    buffer: BytesMut,
 }
 
 impl Writer {
     /// `shown`: whether thoughts are. `told`: whether events are wanted.
-    pub(super) fn new(object: ResponseObject, shown: bool, carries: bool, told: bool) -> Self {
+    pub(crate) fn new(object: ResponseObject, shown: bool, carries: bool, told: bool) -> Self {
         Self {
             object,
             blocks: Blocks::new(shown),
             carries,
-            told,
+            tell: Tell::new(told),
             begun: false,
-            number: 0,
             waiting: Vec::new(),
             logprobs: Vec::new(),
-            buffer: BytesMut::new(),
         }
     }
 
@@ -58,14 +50,14 @@ impl Writer {
         &self.object
     }
 
-    /// Takes what was written since the last call.
-    pub(super) fn take(&mut self) -> Bytes {
-        self.buffer.split().freeze()
+    /// What was written and has not been taken.
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+        self.tell.buffer()
     }
 
     /// Writes a comment line, which clients skip.
     pub(super) fn comment(&mut self, text: &'static str) {
-        write_comment(&mut self.buffer, text);
+        write_comment(self.tell.buffer(), text);
     }
 
     /// Tells that the response waits in the background.
@@ -90,51 +82,54 @@ impl Writer {
         true
     }
 
+    /// Takes a piece. Returns whether it is the last: then the response has ended.
+    pub(crate) fn take(&mut self, piece: &mut Piece) -> bool {
+        self.begin();
+        let logprobs = piece.logprobs.take();
+        self.grown(&piece.text, &mut piece.events, logprobs);
+        let end = piece.end.take();
+        if let Some(end) = &end {
+            self.finish(end);
+        }
+        end.is_some()
+    }
+
     /// Takes plain text, or what the parser makes of it. Log probabilities belong to the message's text whose tokens they
     /// are of; those of thoughts and calls are not told.
-    pub(super) fn piece(&mut self, text: &str, events: Vec<Event>, logprobs: Option<Shown>) {
+    fn grown(&mut self, text: &str, events: &mut Vec<Event>, logprobs: Option<Shown>) {
         if let Some(Shown::Chat(told)) = logprobs {
             self.waiting.extend(told.content);
         }
-        let contents = events.iter().filter_map(|event| match event {
-            Event::ContentDelta { text } => Some(text.as_str()),
-            _ => None,
-        });
-        let said: String = std::iter::once(text).chain(contents).collect();
-        let mut fresh = of_text(&self.waiting, &said);
-        if !said.is_empty() || !events.is_empty() {
-            self.waiting.clear();
+        let mut fresh = Vec::new();
+        if !self.waiting.is_empty() {
+            fresh = of_text(&self.waiting, &said(text, events));
+            if !text.is_empty() || !events.is_empty() {
+                self.waiting.clear();
+            }
         }
-        let mut said = Vec::new();
-        self.blocks
-            .piece(text, events, &mut |event| said.push(event));
-        for event in said {
+        // Given back below: it hands out what changes the rest of the writer.
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.piece(text, events, &mut |_, change| {
             // Not before: thoughts that begin in this piece drop what waits for text.
-            if let MessageEvent::ContentBlockDelta {
-                delta: BlockDelta::TextDelta { .. },
-                ..
-            } = &event
-            {
+            if let Change::Text(_) = &change {
                 self.logprobs.append(&mut fresh);
             }
-            self.block(event, ItemStatus::Completed);
-        }
+            self.block(change, ItemStatus::Completed);
+        });
+        self.blocks = blocks;
         self.logprobs.append(&mut fresh);
     }
 
     /// Ends the response.
-    pub(super) fn finish(&mut self, end: &End) {
+    fn finish(&mut self, end: &End) {
         let cut = end.reason == FinishReason::Length;
         let status = if cut {
             ItemStatus::Incomplete
         } else {
             ItemStatus::Completed
         };
-        let mut said = Vec::new();
-        self.blocks.end(&mut |event| said.push(event));
-        for event in said {
-            self.block(event, status);
-        }
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.end(&mut |_, change| self.block(change, status));
         self.object.usage = Some(ResponseUsage::from(&end.usage));
         if cut {
             self.object.status = ResponseStatus::Incomplete;
@@ -178,13 +173,13 @@ impl Writer {
         self.say_object(|response| ResponseEvent::Failed { response });
     }
 
-    /// Turns the event of a block into those of an item; `status` is that of an item that ends.
-    fn block(&mut self, event: MessageEvent, status: ItemStatus) {
-        match event {
-            MessageEvent::ContentBlockStart { content_block, .. } => self.add(content_block),
-            MessageEvent::ContentBlockDelta { delta, .. } => self.grow(delta),
-            MessageEvent::ContentBlockStop { .. } => self.close(status),
-            _ => {}
+    /// Turns what happens to a block into events of an item; `status` is that of an item that ends.
+    fn block(&mut self, change: Change<'_>, status: ItemStatus) {
+        match change {
+            Change::Begin(block) => self.add(block),
+            Change::End => self.close(status),
+            Change::Text(_) | Change::Thoughts(_) | Change::Input(_) => self.grow(&change),
+            Change::Signature(_) => {}
         }
     }
 
@@ -233,8 +228,10 @@ impl Writer {
             }
         };
         let item_id = item.id().to_owned();
+        self.tell.begin(&item, output_index);
         self.object.output.push(item.clone());
-        self.say(ResponseEvent::ItemAdded { output_index, item });
+        self.tell
+            .say(ResponseEvent::ItemAdded { output_index, item });
         if let Some(part) = part {
             self.add_part(item_id, output_index, part);
         }
@@ -248,7 +245,7 @@ impl Writer {
             }
             _ => {}
         }
-        self.say(ResponseEvent::PartAdded {
+        self.tell.say(ResponseEvent::PartAdded {
             item_id,
             output_index,
             content_index: CONTENT,
@@ -256,56 +253,31 @@ impl Writer {
         });
     }
 
-    fn grow(&mut self, delta: BlockDelta) {
+    fn grow(&mut self, change: &Change<'_>) {
         let Some(item) = self.object.output.last_mut() else {
             return;
         };
-        let item_id = item.id().to_owned();
-        let event = match (item, delta) {
-            (OutputItem::Message { content, .. }, BlockDelta::TextDelta { text: delta }) => {
+        match (item, change) {
+            (OutputItem::Message { content, .. }, Change::Text(delta)) => {
                 let told = std::mem::take(&mut self.logprobs);
+                self.tell.gain(delta, Some(&told));
                 if let Some(OutputPart::OutputText { text, logprobs, .. }) = content.last_mut() {
-                    text.push_str(&delta);
-                    logprobs.extend(told.iter().cloned());
-                }
-                ResponseEvent::TextDelta {
-                    item_id,
-                    output_index: self.object.output.len() - 1,
-                    content_index: CONTENT,
-                    delta,
-                    logprobs: told,
+                    text.push_str(delta);
+                    logprobs.extend(told);
                 }
             }
-            (
-                OutputItem::Reasoning { content, .. },
-                BlockDelta::ThinkingDelta { thinking: delta },
-            ) => {
+            (OutputItem::Reasoning { content, .. }, Change::Thoughts(delta)) => {
+                self.tell.gain(delta, None);
                 if let Some(ReasoningPart::ReasoningText { text }) = content.last_mut() {
-                    text.push_str(&delta);
-                }
-                ResponseEvent::ReasoningDelta {
-                    item_id,
-                    output_index: self.object.output.len() - 1,
-                    content_index: CONTENT,
-                    delta,
+                    text.push_str(delta);
                 }
             }
-            (
-                OutputItem::FunctionCall { arguments, .. },
-                BlockDelta::InputJsonDelta {
-                    partial_json: delta,
-                },
-            ) => {
-                arguments.push_str(&delta);
-                ResponseEvent::ArgumentsDelta {
-                    item_id,
-                    output_index: self.object.output.len() - 1,
-                    delta,
-                }
+            (OutputItem::FunctionCall { arguments, .. }, Change::Input(delta)) => {
+                self.tell.gain(delta, None);
+                arguments.push_str(delta);
             }
-            _ => return,
-        };
-        self.say(event);
+            _ => {}
+        }
     }
 
     /// Tells that the last item is whole.
@@ -330,7 +302,7 @@ impl Writer {
             OutputItem::Message { content, .. } => {
                 if let Some(part @ OutputPart::OutputText { text, logprobs, .. }) = content.first()
                 {
-                    self.say(ResponseEvent::TextDone {
+                    self.tell.say(ResponseEvent::TextDone {
                         item_id: item_id.clone(),
                         output_index,
                         content_index: CONTENT,
@@ -342,7 +314,7 @@ impl Writer {
             }
             OutputItem::Reasoning { content, .. } => {
                 if let Some(part @ ReasoningPart::ReasoningText { text }) = content.first() {
-                    self.say(ResponseEvent::ReasoningDone {
+                    self.tell.say(ResponseEvent::ReasoningDone {
                         item_id: item_id.clone(),
                         output_index,
                         content_index: CONTENT,
@@ -353,18 +325,19 @@ impl Writer {
             }
             OutputItem::FunctionCall {
                 name, arguments, ..
-            } => self.say(ResponseEvent::ArgumentsDone {
+            } => self.tell.say(ResponseEvent::ArgumentsDone {
                 item_id,
                 output_index,
                 name: name.clone(),
                 arguments: arguments.clone(),
             }),
         }
-        self.say(ResponseEvent::ItemDone { output_index, item });
+        self.tell
+            .say(ResponseEvent::ItemDone { output_index, item });
     }
 
     fn part_done(&mut self, item_id: String, output_index: usize, part: Part) {
-        self.say(ResponseEvent::PartDone {
+        self.tell.say(ResponseEvent::PartDone {
             item_id,
             output_index,
             content_index: CONTENT,
@@ -373,28 +346,19 @@ impl Writer {
     }
 
     fn say_object(&mut self, event: impl FnOnce(Box<ResponseObject>) -> ResponseEvent) {
-        if self.told {
-            self.say(event(Box::new(self.object.clone())));
+        if self.tell.wanted() {
+            self.tell.say(event(Box::new(self.object.clone())));
         }
     }
+}
 
-    fn say(&mut self, event: ResponseEvent) {
-        if !self.told {
-            return;
-        }
-        let name = event.name();
-        let event = NumberedEvent {
-            event,
-            sequence_number: self.number,
-        };
-        self.number += 1;
-        self.buffer.extend_from_slice(b"event: ");
-        self.buffer.extend_from_slice(name.as_bytes());
-        self.buffer.extend_from_slice(b"\ndata: ");
-        // Events are strings, numbers and JSON values, which serialise into memory.
-        let _ = serde_json::to_writer((&mut self.buffer).writer(), &event);
-        self.buffer.extend_from_slice(b"\n\n");
-    }
+/// All that is said in a piece.
+fn said(text: &str, events: &[Event]) -> String {
+    let contents = events.iter().filter_map(|event| match event {
+        Event::ContentDelta { text } => Some(text.as_str()),
+        _ => None,
+    });
+    std::iter::once(text).chain(contents).collect()
 }
 
 /// The log probabilities of the tokens that a text ends with: markers before them, and a stop token behind, are none of it.
