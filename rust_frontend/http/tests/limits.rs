@@ -1,6 +1,6 @@
 //! Clients that take more than their part: each is bounded, and the server answers others meanwhile and afterwards.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
@@ -286,21 +286,26 @@ fn a_key_has_so_many_requests_open_and_others_are_not_held_up() {
         drop(first);
         drop(call);
         // The place is free once the stream is gone.
-        let mut taken = false;
+        let mut taken = None;
         for _ in 0..100 {
             second.send(request(&keys[0]).as_bytes()).await;
-            let head = second.head().await;
-            if head.status == 429 {
-                let length = head.headers["content-length"].parse().unwrap();
-                second.skip(length).await;
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
-            taken = true;
-            break;
+            // Refused, it is answered at once; taken, when the script says something.
+            let refused = tokio::select! {
+                head = second.head() => head,
+                call = server.script.call() => {
+                    taken = Some(call);
+                    break;
+                }
+            };
+            assert_eq!(refused.status, 429);
+            let length = refused.headers["content-length"].parse().unwrap();
+            second.skip(length).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        let taken = taken.expect("the place is free");
+        taken.say("x");
+        assert_eq!(second.head().await.status, 200);
         drop(others);
-        assert!(taken);
     });
 }
 
