@@ -427,17 +427,17 @@ class ReplayOps(Protocol):
         """
         ...
 
-    def rehearse(self, body: Callable[[], object], threads: int) -> int:
+    def rehearse(self, body: Callable[[], object], threads: int, whole: bool) -> int:
         """Run `body`, which builds runners and steps them, so that all it launches is compiled and loaded afterwards.
 
         It runs twice: first nothing of ours is launched, but compiled in `threads` threads. Recordings that it makes
-        hold nothing. What is recorded later must launch nothing else than was recorded here. Returns the number of
-        kernels that had to be compiled.
+        hold nothing. `whole`: what is recorded later launches nothing else than was recorded here, and need not run
+        before. Returns the number of kernels that had to be compiled.
         """
         ...
 
     def record(self, body: Callable[[], object]) -> Callable[[], None]:
-        """Run `body` once, unless it was rehearsed, then record what it launches; return what replays it.
+        """Run `body` once, unless it was rehearsed whole, then record what it launches; return what replays it.
 
         A replay is on the current stream. `body` must not wait for the device, and what it returns to Python in the
         recording stays where it is. Memory of recordings is shared: one replay may overwrite what an earlier one of

@@ -95,7 +95,7 @@ def _rehearse(files: ModelFiles, build: Build, init: Init, replay: ReplayOps) ->
     if build.device.startswith("cuda"):
         torch.cuda.set_device(build.device)
     try:
-        compiled = replay.rehearse(lambda: _steps(files, build, init), init.threads)
+        compiled = replay.rehearse(lambda: _steps(files, build, init), init.threads, whole=build.group.size == 1)
     except (ModelError, RuntimeError) as error:  # among them torch.OutOfMemoryError
         _log.warning("kernels are compiled one by one, because: %s", str(error).partition("\n")[0])
         return

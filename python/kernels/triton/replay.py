@@ -72,7 +72,7 @@ class TritonReplay:
     def _device(self) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
-    def rehearse(self, body: Callable[[], object], threads: int) -> int:
+    def rehearse(self, body: Callable[[], object], threads: int, whole: bool) -> int:
         self._rehearsing = True
         try:
             with compiling(threads, self._device()) as count:
@@ -81,7 +81,7 @@ class TritonReplay:
             torch.cuda.current_stream().synchronize()
         finally:
             self._rehearsing = False
-        self._rehearsed = True
+        self._rehearsed = whole
         return count.compiled
 
     def record(self, body: Callable[[], object]) -> Callable[[], None]:

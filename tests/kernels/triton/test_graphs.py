@@ -37,9 +37,9 @@ class Replay(TritonReplay):
         self.rehearses = rehearses
         self.replays = 0
 
-    def rehearse(self, body, threads):
+    def rehearse(self, body, threads, whole):
         if torch.cuda.is_available():
-            return super().rehearse(body, threads)
+            return super().rehearse(body, threads, whole)
         if self.rehearses:
             body()
         return 0
