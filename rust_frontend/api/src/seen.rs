@@ -63,6 +63,9 @@ struct Generations {
 /// By the hash of the number of the run before and of its own beginning.
 type Runs = HashMap<u64, Arc<Run>, RandomState>;
 
+/// The fields of a chat but its messages, and those.
+type Chat = (Map<String, Value>, Vec<Arc<SharedMessage>>);
+
 impl SeenMessages {
     /// Knows nothing yet.
     #[must_use]
@@ -75,10 +78,7 @@ impl SeenMessages {
 
     /// Reads a chat's body: its messages, and all other fields. `None` for one that is not large, or that is left to a
     /// reader who says what is wrong with it.
-    pub(crate) fn read(
-        &self,
-        body: &[u8],
-    ) -> Option<(Map<String, Value>, Vec<Arc<SharedMessage>>)> {
+    pub(crate) fn read(&self, body: &[u8]) -> Option<Chat> {
         if body.len() < LEAST {
             return None;
         }
