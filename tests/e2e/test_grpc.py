@@ -84,6 +84,8 @@ def test_three_kinds_of_prompts_are_answered_as_over_http(client: Client, http: 
         assert list(answer.outputs[0].token_ids) == choice["token_ids"]
         assert list(answer.prompt.token_ids) == choice["prompt_token_ids"]
         assert answer.usage.prompt_tokens == expected["usage"]["prompt_tokens"]
+    cut = client.generate(PROMPT, truncate_prompt_tokens=3, truncation_side="right", **options)
+    assert list(cut.prompt.token_ids) == PROMPT[:3] and cut.usage.prompt_tokens == 3
     messages = [{"role": "user", "content": "Hello"}]
     expected = http.post("/v1/chat/completions", json={**body, "messages": messages}).json()
     answer = client.generate(messages, **options)

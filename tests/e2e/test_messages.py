@@ -89,7 +89,8 @@ def test_a_real_model_answers_the_same_streamed_or_not(client: Anthropic) -> Non
     counted = client.messages.count_tokens(model="tiny", messages=HELLO, system="Be brief.")
     cold = client.messages.create(messages=HELLO, **asked)
     usage = cold.usage
-    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    kept = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    assert counted.input_tokens == usage.input_tokens + kept
 
 
 def test_a_schema_holds(client: Anthropic) -> None:

@@ -98,6 +98,7 @@ impl ChatRequest {
         let mut sampling =
             SamplingFields::take(&mut fields, &["max_completion_tokens", "max_tokens"])?;
         sampling.extras.take_chat_logprobs(&mut fields)?;
+        sampling.extras.take_truncation(&mut fields)?;
         let (stream, options) = stream(&mut fields)?;
         sampling.extras.check_stream(stream)?;
         Ok(Self {

@@ -94,6 +94,7 @@ impl CompletionRequest {
         let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
         sampling.max_tokens = sampling.max_tokens.or(Some(DEFAULT_MAX_TOKENS));
         sampling.extras.take_completion_logprobs(&mut fields)?;
+        sampling.extras.take_truncation(&mut fields)?;
         let (stream, options) = stream(&mut fields)?;
         sampling.extras.check_stream(stream)?;
         Ok(Self {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::error::ApiError;
 use crate::field::{self, wrong};
 use crate::sampling::token_id;
+use crate::truncation::Truncation;
 
 /// Outputs for one prompt at most.
 const MAX_N: i64 = 128;
@@ -53,6 +54,8 @@ pub struct ExtraFields {
     pub include_stop_str_in_output: bool,
     /// Whether special tokens are left out of the text.
     pub skip_special_tokens: bool,
+    /// How a prompt that is too long is cut; `None`: it is refused.
+    pub truncation: Option<Truncation>,
 }
 
 /// `repetition_detection`.
@@ -98,6 +101,7 @@ impl Default for ExtraFields {
             n: 1,
             include_stop_str_in_output: false,
             skip_special_tokens: true,
+            truncation: None,
         }
     }
 }
@@ -126,6 +130,7 @@ impl ExtraFields {
             include_stop_str_in_output: flag(fields, "include_stop_str_in_output")?
                 .unwrap_or(false),
             skip_special_tokens: flag(fields, "skip_special_tokens")?.unwrap_or(true),
+            truncation: None,
         })
     }
 
@@ -142,6 +147,15 @@ impl ExtraFields {
         }
         self.logprobs = (wanted || !self.logprob_token_ids.is_empty()).then(|| top.unwrap_or(0));
         self.take_names(fields)
+    }
+
+    /// Reads how a prompt that is too long is cut: where it is not said, the end is kept, which the output continues.
+    pub(crate) fn take_truncation(
+        &mut self,
+        fields: &mut Map<String, Value>,
+    ) -> Result<(), ApiError> {
+        self.truncation = Truncation::take(fields, true)?;
+        Ok(())
     }
 
     fn take_names(&mut self, fields: &mut Map<String, Value>) -> Result<(), ApiError> {

@@ -87,6 +87,7 @@ fn sampling_params(
         .and_then(|structured| {
             let mut sampling = SamplingFields::take(&mut fields, &["max_tokens"])?;
             sampling.extras.take_completion_logprobs(&mut fields)?;
+            sampling.extras.take_truncation(&mut fields)?;
             sampling.extras.check_stream(stream)?;
             Ok((sampling, structured))
         })

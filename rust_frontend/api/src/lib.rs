@@ -32,6 +32,7 @@ mod shared;
 mod structured;
 mod tokenize;
 mod tools;
+mod truncation;
 mod turns;
 mod unsupported;
 
@@ -68,10 +69,10 @@ pub use openapi::{
 pub use pooling::{
     Classification, ClassifyAnswer, ClassifyRequest, CohereEmbedAnswer, CohereEmbedRequest,
     CohereEmbeddings, CohereMeta, CohereType, CohereUnits, CohereVersion, EmbedDtype,
-    EmbeddingAnswer, EmbeddingItem, EmbeddingRequest, Encoding, Endianness,
-    GenerativeScoringRequest, MAX_TEXTS, Pair, PooledAnswer, PooledData, PooledInput, PooledItem,
-    PoolingOptions, PoolingRequest, PoolingUsage, RerankAnswer, RerankDocument, RerankRequest,
-    RerankResult, ScoreAnswer, ScoreItem, ScoreRequest, Truncation, VectorFormat,
+    EmbeddingAnswer, EmbeddingItem, Encoding, Endianness, GenerativeScoringRequest, MAX_TEXTS,
+    Pair, PooledAnswer, PooledData, PooledInput, PooledItem, PoolingList, PoolingOptions,
+    PoolingUsage, RerankAnswer, RerankDocument, RerankRequest, RerankResult, ScoreAnswer,
+    ScoreItem, ScoreRequest, VectorFormat, VectorsRequest,
 };
 pub use reasoning::{ReasoningField, ReasoningFields};
 pub use render::RenderFields;
@@ -81,9 +82,9 @@ pub use response::{
     RequestTiming, StopReason, Usage,
 };
 pub use responses::{
-    IncompleteDetails, InputItems, InputTokensDetails, ItemStatus, NumberedEvent, OutputItem,
-    OutputPart, OutputTokensDetails, Part, ReasoningEcho, ReasoningPart, ResponseDeleted,
-    ResponseEvent, ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage,
+    IncompleteDetails, InputItems, InputTokenCount, InputTokensDetails, ItemStatus, NumberedEvent,
+    OutputItem, OutputPart, OutputTokensDetails, Part, ReasoningEcho, ReasoningPart,
+    ResponseDeleted, ResponseEvent, ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage,
     ResponsesRequest, carried, id_prefix, referenced,
 };
 pub use sampling::SamplingFields;
@@ -96,3 +97,4 @@ pub use tokenize::{
     DetokenizeRequest, DetokenizeResponse, TokenizeInput, TokenizeRequest, TokenizeResponse,
 };
 pub use tools::{ToolChoice, ToolFields};
+pub use truncation::Truncation;

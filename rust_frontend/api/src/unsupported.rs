@@ -69,7 +69,6 @@ const ROWS: &[Row] = &[
         On::Both,
         Neutral::Bool(true),
     ),
-    Row("truncate_prompt_tokens", On::Both, Neutral::Null),
     Row("media_io_kwargs", On::Chat, Neutral::Empty),
     Row("mm_processor_kwargs", On::Chat, Neutral::Empty),
     Row("modalities", On::Chat, Neutral::ListText),

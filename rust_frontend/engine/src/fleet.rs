@@ -15,6 +15,7 @@ use crate::affinity::{Key, Prefixes, keys, weight_version};
 use crate::broadcast::{self, Answer};
 use crate::client::overloaded;
 use crate::generate::RankView;
+use crate::sessions::Sessions;
 use crate::{ControlFuture, EngineClient, Generate, GenerateError, StepStream, Submission};
 
 /// A running request slows a core down as much as so many tokens of prompt before it: a guess that only has to be right
@@ -30,7 +31,7 @@ pub struct Fleet {
     members: Vec<Member>,
     max_open_requests: usize,
     /// Held while a request finds its core.
-    routing: Mutex<()>,
+    routing: Mutex<Sessions>,
     /// Where the search for the least loaded begins, so that equal ones take turns.
     turn: AtomicUsize,
     /// The version of the weights that the last update gave; `None`: no update was seen.
@@ -91,11 +92,21 @@ impl Fleet {
         }
     }
 
-    /// Returns the rank for a request, and how many tokens of its prompt are not in the cache there.
-    fn choose(&self, request: &Submission, keys: &[Key]) -> Result<(usize, u64), GenerateError> {
+    /// Returns the rank for a request, and how many tokens of its prompt are not in the cache there. `home` served the
+    /// session last that it belongs to.
+    fn choose(
+        &self,
+        request: &Submission,
+        keys: &[Key],
+        home: Option<usize>,
+    ) -> Result<(usize, u64), GenerateError> {
         let length = request.prompt.len() as u64;
         if let Some(rank) = request.rank {
             return self.named(rank).map(|rank| (rank, length));
+        }
+        if let Some(rank) = home.filter(|rank| self.begins_at_once(*rank)) {
+            let cached = self.members[rank].cached(keys);
+            return Ok((rank, length.saturating_sub(cached)));
         }
         let offers = self.offers(length, keys, |client| client.ready());
         let offers = if offers.is_empty() {
@@ -104,10 +115,20 @@ impl Fleet {
         } else {
             offers
         };
-        match offers.into_iter().min_by_key(|offer| offer.cost) {
+        let dear = |offer: &Offer| (Some(offer.rank) != home, offer.cost);
+        match offers.into_iter().min_by_key(dear) {
             Some(best) => Ok((best.rank, best.uncached)),
             None => self.nobody().map(|rank| (rank, length)),
         }
+    }
+
+    /// Whether a core serves now and has a place for one more request among those that it runs together.
+    fn begins_at_once(&self, rank: usize) -> bool {
+        let client = &self.members[rank].client;
+        let version = self.version.lock().clone();
+        let places = client.info().map_or(0, |info| info.max_num_seqs);
+        let free = (client.open_requests() as u64) < places;
+        free && client.ready() && self.members[rank].has(version.as_deref())
     }
 
     /// What becomes of a request that no core may serve: the first one says why, unless it could.
@@ -246,10 +267,15 @@ impl Generate for Fleet {
         }
         let keys = self.keys(&request);
         // One at a time: what a request adds counts for the next one.
-        let _turn = self.routing.lock();
-        let (rank, uncached) = self.choose(&request, &keys)?;
+        let mut sessions = self.routing.lock();
+        let session = request.session.clone();
+        let home = session.as_deref().and_then(|name| sessions.home(name));
+        let (rank, uncached) = self.choose(&request, &keys, home)?;
         let member = &self.members[rank];
         let stream = member.client.send(request, uncached)?;
+        if let Some(name) = session {
+            sessions.settle(&name, rank);
+        }
         member.known().prefixes.add(&keys);
         Ok(stream)
     }

@@ -27,6 +27,8 @@ pub struct Submission {
     pub domain: Option<Domain>,
     /// The data-parallel rank that must serve it; `None`: any.
     pub rank: Option<u32>,
+    /// The session that it belongs to, which is best served by one rank; `None`: none.
+    pub session: Option<String>,
     /// What it wants instead of tokens; `None`: tokens.
     pub pooling: Option<Pooling>,
     /// What the tokens of the prompt are; `None`: their ids. Else `domain` holds the content id of these.

@@ -15,6 +15,7 @@ mod generate;
 mod link;
 mod load;
 mod registry;
+mod sessions;
 mod status;
 mod stream;
 mod suspects;

@@ -68,6 +68,71 @@ fn prompt(number: usize) -> Vec<i32> {
     (0..32).map(|index| number * 100 + index).collect()
 }
 
+impl Place {
+    /// The rank that a request of a session got, which stays open.
+    fn of_session(&self, session: &str, number: usize) -> (usize, StepStream) {
+        let mut request = submission("a");
+        request.prompt = prompt(number);
+        request.session = Some(session.to_owned());
+        let before = self.open();
+        let stream = self.fleet.submit(request).unwrap();
+        let after = self.open();
+        let rank = (0..before.len()).find(|rank| after[*rank] > before[*rank]);
+        (rank.unwrap(), stream)
+    }
+}
+
+/// A session stays where it was while others have less to do, and until its core is full; then it lives where it went.
+#[tokio::test(start_paused = true)]
+async fn a_session_stays_while_its_core_has_a_place() {
+    let place = place(2).await;
+    let places = usize::try_from(info().max_num_seqs).unwrap();
+    let (home, first) = place.of_session("one", 0);
+    let mut streams = vec![first];
+    for number in 1..places {
+        let (rank, stream) = place.of_session("one", number);
+        assert_eq!(rank, home, "{number}");
+        streams.push(stream);
+    }
+    let (other, stream) = place.of_session("one", places);
+    assert_ne!(other, home, "its core is full");
+    streams.push(stream);
+    // Others are shared out by what waits, as if there were no sessions.
+    let (rank, stream) = place.of_session("two", 1);
+    assert_eq!(rank, other);
+    streams.push(stream);
+    streams.truncate(places / 2);
+    until("places are free", || place.open()[other] == 0).await;
+    assert!(place.open()[home] > 0);
+    let (rank, _stream) = place.of_session("one", 1);
+    assert_eq!(rank, other, "it lives there now");
+}
+
+/// A session before a prefix; and no session on a core that is away.
+#[tokio::test(start_paused = true)]
+async fn a_session_goes_before_a_prefix_and_leaves_a_dead_core() {
+    let mut place = place(2).await;
+    let (home, mut stream) = place.of_session("one", 1);
+    answer(&mut place.cores[home]).await;
+    read_all(&mut stream).await.unwrap();
+    let mut request = submission("a");
+    request.prompt = prompt(2);
+    request.rank = u32::try_from(1 - home).ok();
+    let mut stream = place.fleet.submit(request).unwrap();
+    answer(&mut place.cores[1 - home]).await;
+    read_all(&mut stream).await.unwrap();
+    until("nothing is open", || place.open() == [0, 0]).await;
+    // The prefix of prompt 2 is on the other core.
+    let (rank, mut stream) = place.of_session("one", 2);
+    assert_eq!(rank, home);
+    answer(&mut place.cores[home]).await;
+    read_all(&mut stream).await.unwrap();
+    drop(place.cores.remove(home));
+    until("one is away", || !place.fleet.ranks()[home].ready).await;
+    let (rank, _stream) = place.of_session("one", 3);
+    assert_eq!(rank, 1 - home);
+}
+
 async fn answer(core: &mut Core) -> AddRequest {
     let request = core.request().await;
     core.deliver(&request, 0, &[5], Some("stop")).await;

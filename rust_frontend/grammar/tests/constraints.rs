@@ -6,7 +6,7 @@ use octavo_grammar::constraint::{
     Checker, Constraint, ConstraintError, Grammar, SchemaOptions, Specials, Thoughts, Vocabulary,
     Word, check_schema,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn takes(constraint: Result<Constraint, ConstraintError>) -> Checker {
     Checker::of(&constraint.unwrap()).unwrap()
@@ -26,6 +26,22 @@ fn so02_bad_expressions_are_refused() {
     }
     assert!(refused(Constraint::regex("(?<=x)y")).contains("look"));
     assert!(refused(Constraint::regex("(a)\\1")).contains("backreference"));
+}
+
+/// What is held against each other is bounded, and what is shown of a long text too.
+#[test]
+fn work_and_messages_are_bounded() {
+    let options: Vec<Value> = (0..400)
+        .map(|at| json!({"type": "object", "properties": {format!("k{at}"): {"const": at}}, "required": [format!("k{at}")]}))
+        .collect();
+    let refusal = |schema: &Value| check_schema(schema).unwrap_err();
+    let error = refusal(&json!({"oneOf": options})).to_string();
+    assert!(error.contains("too large"), "{error}");
+    let options: Vec<Value> = (0..513).map(|at| json!({"const": at})).collect();
+    let error = refusal(&json!({"oneOf": options})).to_string();
+    assert!(error.contains("at most 512"), "{error}");
+    let deep = format!("{}y{}", "(?:x|".repeat(3000), ")".repeat(3000));
+    assert!(refused(Constraint::regex(&deep)).chars().count() < 1500);
 }
 
 #[test]

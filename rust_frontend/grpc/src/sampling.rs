@@ -34,6 +34,8 @@ pub(crate) const FIELDS: &[&str] = &[
     "thinking_token_budget",
     "skip_special_tokens",
     "stream_interval",
+    "truncate_prompt_tokens",
+    "truncation_side",
 ];
 
 /// Adds the fields that are set.
@@ -82,6 +84,8 @@ pub(crate) fn add(fields: &mut Fields, given: SamplingParams, kind: Kind) -> Res
     fields.put("thinking_token_budget", given.thinking_token_budget);
     fields.put("skip_special_tokens", given.skip_special_tokens);
     fields.put("stream_interval", given.stream_interval);
+    fields.put("truncate_prompt_tokens", given.truncate_prompt_tokens);
+    fields.text("truncation_side", given.truncation_side);
     Ok(())
 }
 

@@ -31,6 +31,7 @@ pub const ACCESS: AccessTable = &[
     ("/v1/completions/render", Access::Needs(Role::Render)),
     ("/v1/completions/derender", Access::Needs(Role::Render)),
     ("/v1/responses", Access::Needs(Role::Inference)),
+    ("/v1/responses/input_tokens", Access::Needs(Role::Inference)),
     ("/v1/responses/{id}", Access::Needs(Role::Inference)),
     ("/v1/responses/{id}/cancel", Access::Needs(Role::Inference)),
     (
@@ -189,6 +190,7 @@ impl AppState {
             .route("/v1/chat/completions/batch", post(generate::chat_batch))
             .route("/v1/completions", post(generate::completion))
             .route("/v1/responses", post(responses::create))
+            .route("/v1/responses/input_tokens", post(responses::input_tokens))
             .route(
                 "/v1/responses/{id}",
                 get(responses::retrieve).delete(responses::delete),

@@ -24,6 +24,8 @@ pub(crate) struct Search {
     pub(crate) domain: Option<Domain>,
     /// The engine that the client wants.
     pub(crate) rank: Option<u32>,
+    /// The session that it belongs to.
+    pub(crate) session: Option<String>,
 }
 
 /// What the first step tells of the prompt.
@@ -155,6 +157,7 @@ impl Search {
             grammar: None,
             domain: self.domain.clone(),
             rank: self.rank,
+            session: self.session.clone(),
             pooling: None,
             embeds: None,
         }

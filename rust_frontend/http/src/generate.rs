@@ -421,6 +421,7 @@ fn search(
         priority: scheduling.priority,
         domain: domain(scheduling),
         rank: scheduling.rank,
+        session: scheduling.session_id.clone(),
     }
 }
 
@@ -439,6 +440,7 @@ fn submission(
         priority: scheduling.priority,
         domain: domain_of(prepared, scheduling),
         rank: scheduling.rank,
+        session: scheduling.session_id.clone(),
         pooling: None,
         embeds: prepared
             .given

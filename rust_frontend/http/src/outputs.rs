@@ -96,12 +96,6 @@ impl Outputs {
             .with_reasoning(total.reasoning)
     }
 
-    /// How many tokens of the prompts came from the cache, once that is known.
-    pub(crate) fn cached_tokens(&self) -> Option<usize> {
-        let details = self.usage().prompt_tokens_details;
-        details.map(|details| details.cached_tokens)
-    }
-
     /// Waits for the next piece of any output, and says which; an output is dropped with its last piece. Cancel safe.
     ///
     /// # Errors

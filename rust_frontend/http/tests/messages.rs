@@ -208,8 +208,16 @@ fn a_conversation_becomes_the_messages_of_a_chat() {
             json!({"input_tokens": call.request.prompt.len()})
         );
         let usage = reply.json()["usage"].clone();
-        let total =
-            ["input_tokens", "cache_read_input_tokens"].map(|name| usage[name].as_u64().unwrap());
-        assert_eq!(total.iter().sum::<u64>(), call.request.prompt.len() as u64);
+        let parts = [
+            "input_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        ];
+        let [rest, created, found] = parts.map(|name| usage[name].as_u64().unwrap());
+        let prompt = call.request.prompt.len() as u64;
+        assert_eq!(rest + created + found, prompt);
+        // Full blocks of 16 tokens before the last token, which is always computed.
+        assert_eq!(found + created, (prompt - 1) / 16 * 16);
+        assert!(created > 0);
     });
 }

@@ -159,6 +159,12 @@ fn a_conversation_goes_on_by_id_and_by_items_alike() {
             "<|im_start|>tool\ngrey<|im_end|>\n<|im_start|>assistant\nGrey.<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n\
              <|im_start|>assistant\n"
         ));
+        let count = format!("{PATH}/input_tokens");
+        let counted = client.ask_json(&count, &body(&third)).await.json();
+        assert_eq!(
+            counted,
+            json!({"object": "response.input_tokens", "input_tokens": call.request.prompt.len()})
+        );
         client
             .get(&format!("{PATH}/{}", unstored.id))
             .await

@@ -87,6 +87,7 @@ impl Place {
             grammar: None,
             domain: None,
             rank: None,
+            session: None,
             pooling: None,
             embeds: None,
         };

@@ -86,6 +86,7 @@ async fn a_script_that_lets_it_die_gives_exit_code_1() {
         grammar: None,
         domain: None,
         rank: None,
+        session: None,
         pooling: None,
         embeds: None,
     };

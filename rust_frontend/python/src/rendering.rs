@@ -129,7 +129,8 @@ impl PyRenderer {
         let short = body.values().map(values::weight).sum::<usize>() < DETACH_BYTES;
         let render = || {
             let request = ChatRequest::from_body(body.into())?;
-            self.renderer.chat_tokens(&request, usize::MAX)
+            let limits = self.renderer.limits();
+            self.renderer.chat_tokens(&request, usize::MAX, limits)
         };
         let ids = if short { render() } else { py.detach(render) };
         ids.map_err(|error| refused(&error))

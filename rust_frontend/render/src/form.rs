@@ -35,14 +35,14 @@ impl Renderer {
     pub(crate) fn chat_form(
         &self,
         request: &ChatRequest,
-        text: impl FnOnce() -> String,
+        text: impl FnOnce() -> Result<String, ApiError>,
         limits: Limits,
     ) -> Result<Option<Value>, ApiError> {
         if request.structured.structure.is_none() && !request.tools.wants_calls() {
             return Ok(None);
         }
         let unbegun = || self.prompts().unbegun(request);
-        let parse = self.parsers().plan(request, &text(), unbegun);
+        let parse = self.parsers().plan(request, &text()?, unbegun);
         let Some(grammar) = self.chat_grammar(request, parse.as_ref(), limits)? else {
             return Ok(None);
         };

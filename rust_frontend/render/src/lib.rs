@@ -4,6 +4,7 @@
 //! [`Prepared`] request: what the engine gets, and what [`Renderer::output`] needs to turn the engine's tokens into text.
 
 mod check;
+mod completion;
 mod conversation;
 mod defaults;
 mod embeds;
@@ -23,6 +24,7 @@ mod rendered;
 mod renderer;
 mod seeds;
 mod stop;
+mod truncate;
 mod vocabulary;
 
 pub use extras::few_enough;

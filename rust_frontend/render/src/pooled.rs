@@ -2,19 +2,13 @@
 
 use std::borrow::Cow;
 
-use octavo_api::{ApiError, Body, ChatRequest, Pair, PooledInput, PoolingOptions, Truncation};
+use octavo_api::{ApiError, Body, ChatRequest, Pair, PooledInput, PoolingOptions};
 use serde_json::{Map, Value, json};
 
 use crate::check;
 use crate::prepared::Limits;
 use crate::renderer::{Renderer, unusable};
-
-/// Texts of so many bytes are encoded, whatever the context: of many kinds of tokenizers nobody knows how few tokens a text
-/// has, and those that are cut are encoded whole before.
-const MAX_TEXT: usize = 1 << 20;
-
-/// With longer contexts, so many bytes for each token.
-const LONG_TOKEN: usize = 32;
+use crate::truncate::{Cut, readable, shorten};
 
 /// How a model reads texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +58,7 @@ impl Renderer {
         limits: Limits,
         param: &str,
     ) -> Result<PooledPrompt, ApiError> {
-        let cut = cut(options.truncation, limits)?;
+        let cut = Cut::of_text(options.truncation, limits)?;
         let ids = match input {
             PooledInput::Text(text) => {
                 let text = reading.text(text);
@@ -103,7 +97,7 @@ impl Renderer {
         limits: Limits,
         param: &str,
     ) -> Result<PooledPrompt, ApiError> {
-        let cut = cut(options.truncation, limits)?;
+        let cut = Cut::of_text(options.truncation, limits)?;
         let (first, second) = (reading.text(&pair.first), reading.text(&pair.second));
         let templated = !reading.pairs && self.reads_pairs();
         if reading.instruction.is_some() && !templated {
@@ -124,14 +118,15 @@ impl Renderer {
             let plain = Reading::default();
             return self.pooled(&input, options, plain, limits, param);
         }
-        let cuts = cut.or(reading.most_second.map(|most| (most, false)));
+        let second_cut = |most| Cut { most, left: false };
+        let cuts = cut.or(reading.most_second.map(second_cut));
         self.bound(&[&first, &second], cuts, limits, param)?;
         let joined = self
             .tokenizer()
             .encode_pair(
                 &first,
                 &second,
-                cut.map(|(most, _)| most),
+                cut.map(|cut| cut.most),
                 reading.most_second,
             )
             .map_err(|error| unusable(param, &error))?;
@@ -158,14 +153,14 @@ impl Renderer {
         &self,
         text: &str,
         add_special_tokens: bool,
-        cut: Option<(usize, bool)>,
+        cut: Option<Cut>,
         limits: Limits,
         param: &str,
     ) -> Result<Vec<u32>, ApiError> {
         self.bound(&[text], cut, limits, param)?;
         let tokenizer = self.tokenizer();
         let ids = match cut {
-            Some((most, left)) => tokenizer.encode_within(text, add_special_tokens, most, left),
+            Some(cut) => tokenizer.encode_within(text, add_special_tokens, cut.most, cut.left),
             None => tokenizer.encode(text, add_special_tokens),
         };
         ids.map_err(|error| unusable(param, &error))
@@ -182,7 +177,8 @@ impl Renderer {
         let Some(most) = most else {
             return Ok(Cow::Borrowed(text));
         };
-        self.bound(&[text], Some((most, false)), limits, param)?;
+        let cut = Cut { most, left: false };
+        self.bound(&[text], Some(cut), limits, param)?;
         let ids = self
             .tokenizer()
             .encode_within(text, false, most, false)
@@ -194,21 +190,12 @@ impl Renderer {
     fn bound(
         &self,
         parts: &[&str],
-        cut: Option<(usize, bool)>,
+        cut: Option<Cut>,
         limits: Limits,
         param: &str,
     ) -> Result<(), ApiError> {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let most = limits
-            .max_model_len
-            .saturating_mul(LONG_TOKEN)
-            .max(MAX_TEXT);
-        if bytes > most {
-            let message = format!(
-                "'{param}' is a text of {bytes} bytes; this server reads {most} at most. Send less of it."
-            );
-            return Err(ApiError::invalid(param, message));
-        }
+        readable(bytes, limits, param)?;
         let least = parts
             .iter()
             .map(|part| self.tokenizer().least_tokens(part))
@@ -241,31 +228,4 @@ fn conversation(
         _ => Map::new(),
     };
     ChatRequest::from_body(Body::from(fields))
-}
-
-/// How many tokens are kept, and whether at the end of the text.
-fn cut(truncation: Option<Truncation>, limits: Limits) -> Result<Option<(usize, bool)>, ApiError> {
-    let Some(Truncation { tokens, left }) = truncation else {
-        return Ok(None);
-    };
-    let most = tokens.unwrap_or(limits.max_model_len);
-    if most > limits.max_model_len {
-        let message = format!(
-            "'truncate_prompt_tokens' must be at most {}, the tokens that this model takes; got {most}.",
-            limits.max_model_len
-        );
-        return Err(ApiError::invalid("truncate_prompt_tokens", message));
-    }
-    Ok(Some((most, left)))
-}
-
-fn shorten(mut ids: Vec<u32>, cut: Option<(usize, bool)>) -> Vec<u32> {
-    match cut {
-        Some((most, true)) => ids.split_off(ids.len().saturating_sub(most)),
-        Some((most, false)) => {
-            ids.truncate(most);
-            ids
-        }
-        None => ids,
-    }
 }

@@ -13,6 +13,7 @@ use crate::conversation;
 use crate::defaults::object;
 use crate::format::ContentFormat;
 use crate::renderer::LoadError;
+use crate::truncate::{Cut, shorten};
 
 /// What renders one model's conversations.
 #[derive(Debug)]
@@ -261,6 +262,36 @@ impl ChatPrompt {
             }
         }
         Ok(ids)
+    }
+
+    /// Tokenizes the prompt, with the places of its tokens in its text where they are asked for, and cuts it.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub(crate) fn encode_cut(
+        &self,
+        tokenizer: &Tokenizer,
+        around: bool,
+        offsets: bool,
+        cut: Option<Cut>,
+    ) -> Result<Encoding, TokenizerError> {
+        let whole = if offsets {
+            self.encode_with_offsets(tokenizer, around)?
+        } else {
+            Encoding {
+                ids: self.encode(tokenizer, around)?,
+                offsets: Vec::new(),
+            }
+        };
+        match (self, cut) {
+            (Self::Text(text), Some(cut)) if around => {
+                Ok(tokenizer.cut(text, whole, cut.most, cut.left)?.0)
+            }
+            _ => Ok(Encoding {
+                ids: shorten(whole.ids, cut),
+                offsets: shorten(whole.offsets, cut),
+            }),
+        }
     }
 
     /// Tokenizes the prompt with the places of its tokens in its text.

@@ -14,6 +14,7 @@ use crate::extras::passed_on;
 use crate::output::OutputText;
 use crate::prepared::{Limits, OutputPlan, Prepared, TokenNames};
 use crate::renderer::{Renderer, far_too_long, unusable};
+use crate::truncate::shorten;
 
 /// What the caller wants beside the token ids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,24 +54,21 @@ impl Renderer {
         wanted: Wanted,
     ) -> Result<RenderedPrompt, ApiError> {
         let special = request.template.add_special_tokens;
+        let cut = self.cut(&request.sampling, limits)?;
         let spans = match wanted.assistant_mask {
             true => Some(self.assistant(request)?),
             false => None,
         };
         let prompt = self.prompts().render(request)?;
-        self.bounded(&prompt, limits)?;
-        let encoding = if wanted.offsets || wanted.assistant_mask {
-            prompt.encode_with_offsets(self.tokenizer(), special)
-        } else {
-            let offsets = Vec::new();
-            prompt
-                .encode(self.tokenizer(), special)
-                .map(|ids| Encoding { ids, offsets })
-        };
-        let encoding = encoding.map_err(|error| unusable("messages", &error))?;
+        self.bounded(&prompt, cut, limits)?;
+        let offsets = wanted.offsets || wanted.assistant_mask;
+        let encoding = prompt
+            .encode_cut(self.tokenizer(), special, offsets, cut)
+            .map_err(|error| unusable("messages", &error))?;
         check::prompt(&encoding.ids, limits, "messages")?;
         let mut sampling = self.sampling_params(&request.sampling, limits, encoding.ids.len())?;
-        if let Some(form) = self.chat_form(request, || prompt.parts().concat(), limits)? {
+        let seen = || self.kept_text(&prompt, &encoding.ids, cut);
+        if let Some(form) = self.chat_form(request, seen, limits)? {
             sampling.insert("structured_outputs".to_owned(), form);
         }
         Ok(RenderedPrompt {
@@ -95,11 +93,17 @@ impl Renderer {
         Err(ApiError::unsupported(name, message))
     }
 
-    /// Tokenizes a conversation whose prompt has at most so many bytes of text.
+    /// Tokenizes a conversation whose prompt has at most so many bytes of text. `limits` bound what it is cut to.
     ///
     /// # Errors
     /// 400: as [`Self::chat_text`]; a longer text.
-    pub fn chat_tokens(&self, request: &ChatRequest, most: usize) -> Result<Vec<u32>, ApiError> {
+    pub fn chat_tokens(
+        &self,
+        request: &ChatRequest,
+        most: usize,
+        limits: Limits,
+    ) -> Result<Vec<u32>, ApiError> {
+        let cut = self.cut(&request.sampling, limits)?;
         let prompt = self.prompts().render(request)?;
         let length: usize = prompt.parts().iter().map(|part| part.len()).sum();
         if length > most {
@@ -108,8 +112,10 @@ impl Renderer {
             );
             return Err(ApiError::invalid("messages", message));
         }
-        prompt
-            .encode(self.tokenizer(), request.template.add_special_tokens)
+        let special = request.template.add_special_tokens;
+        let encoding = prompt.encode_cut(self.tokenizer(), special, false, cut);
+        encoding
+            .map(|encoding| encoding.ids)
             .map_err(|error| unusable("messages", &error))
     }
 
@@ -123,10 +129,17 @@ impl Renderer {
         limits: Limits,
         wanted: Wanted,
     ) -> Result<RenderedPrompt, ApiError> {
+        let cut = self.cut(&request.sampling, limits)?;
         let (encoding, text) = match &request.prompt {
             Prompt::Text(text) => {
                 let special = request.add_special_tokens;
-                let encoding = self.places(text, special, limits, "prompt", wanted.offsets)?;
+                let encoding = match cut {
+                    Some(cut) => {
+                        self.encode_cut(text, special, wanted.offsets, cut, limits)?
+                            .0
+                    }
+                    None => self.places(text, special, limits, "prompt", wanted.offsets)?,
+                };
                 (encoding, Some(text))
             }
             Prompt::Tokens(ids) => {
@@ -141,7 +154,7 @@ impl Renderer {
                     return Err(ApiError::invalid(*name, message));
                 }
                 let ids = ids.iter().map(|id| id.cast_unsigned()).collect();
-                let offsets = Vec::new();
+                let (ids, offsets) = (shorten(ids, cut), Vec::new());
                 (Encoding { ids, offsets }, None)
             }
             Prompt::Embeds(_) => {
@@ -171,8 +184,11 @@ impl Renderer {
     /// # Errors
     /// 400: ids that are too many or outside the vocabulary.
     pub fn generate(&self, request: GenerateRequest, limits: Limits) -> Result<Prepared, ApiError> {
+        let cut = self.cut(&request.sampling, limits);
+        let cut = cut.map_err(|error| error.within("sampling_params"))?;
         let ids = request.token_ids.iter().map(|id| id.cast_unsigned());
-        let mut prepared = self.prepare(ids.collect(), &request.sampling, limits, "token_ids")?;
+        let ids = shorten(ids.collect(), cut);
+        let mut prepared = self.prepare(ids, &request.sampling, limits, "token_ids")?;
         let grammar = self.grammar(&request.structured, limits);
         prepared.grammar = grammar.map_err(|error| error.within("sampling_params"))?;
         Ok(prepared)

@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use octavo_api::{
-    ApiError, ChatRequest, CompletionLogprobs, CompletionRequest, Prompt, SamplingFields,
-    SeenMessages,
-};
+use octavo_api::{ApiError, ChatRequest, CompletionLogprobs, SamplingFields, SeenMessages};
 use octavo_grammar::{Detected, Format, FormatError, Registry};
 use octavo_template::{Clock, NativeFormat, Rendered, TemplateSet};
 use octavo_tokenizer::{Encoding, IncrementalDecoder, Tokenizer, TokenizerError};
@@ -20,6 +17,7 @@ use crate::parsers::{self, ParserSettings, Parsers};
 use crate::prepared::{Limits, OutputPlan, Prepared, TokenNames};
 use crate::prompts::{ChatPrompt, Prompts};
 use crate::seeds::Seeds;
+use crate::truncate::{Cut, readable};
 use crate::{check, limits};
 
 /// Below this a temperature divides logits by so little that only the largest is left: greedy.
@@ -229,13 +227,16 @@ impl Renderer {
     /// 400: no template, the template's own refusal, a prompt that is empty or too long, ids outside the vocabulary.
     pub fn chat(&self, request: &ChatRequest, limits: Limits) -> Result<Prepared, ApiError> {
         self.parsers.permit(request)?;
+        let cut = self.cut(&request.sampling, limits)?;
         let rendered = self.prompts.render(request)?;
-        self.bounded(&rendered, limits)?;
+        self.bounded(&rendered, cut, limits)?;
+        let special = request.template.add_special_tokens;
         let prompt = rendered
-            .encode(&self.tokenizer, request.template.add_special_tokens)
-            .map_err(|error| unusable("messages", &error))?;
+            .encode_cut(&self.tokenizer, special, false, cut)
+            .map_err(|error| unusable("messages", &error))?
+            .ids;
+        let text = self.kept_text(&rendered, &prompt, cut)?;
         let mut prepared = self.prepare(prompt, &request.sampling, limits, "messages")?;
-        let text = rendered.text();
         let unbegun = || self.prompts.unbegun(request);
         prepared.output.parse = self.parsers.plan(request, &text, unbegun);
         let parse = prepared.output.parse.as_ref();
@@ -243,9 +244,17 @@ impl Renderer {
         Ok(prepared)
     }
 
-    /// Refuses a prompt that cannot fit before it is encoded.
-    pub(crate) fn bounded(&self, prompt: &ChatPrompt, limits: Limits) -> Result<(), ApiError> {
+    /// Refuses a prompt that cannot fit, or would take long to be cut, before it is encoded.
+    pub(crate) fn bounded(
+        &self,
+        prompt: &ChatPrompt,
+        cut: Option<Cut>,
+        limits: Limits,
+    ) -> Result<(), ApiError> {
         let parts = prompt.parts().into_iter();
+        if cut.is_some() {
+            return readable(parts.map(str::len).sum(), limits, "messages");
+        }
         let least = parts.map(|part| self.tokenizer.least_tokens(part)).sum();
         far_too_long(least, limits, "messages")
     }
@@ -284,51 +293,6 @@ impl Renderer {
             .render(request)?
             .encode_with_offsets(&self.tokenizer, request.template.add_special_tokens)
             .map_err(|error| unusable("messages", &error))
-    }
-
-    /// Renders a plain prompt.
-    ///
-    /// # Errors
-    /// 400: a prompt that is empty or too long, ids outside the vocabulary.
-    pub fn completion(
-        &self,
-        request: &CompletionRequest,
-        limits: Limits,
-    ) -> Result<Prepared, ApiError> {
-        let mut fields = request.sampling.clone();
-        if request.echo {
-            // What stands before the output has log probabilities too.
-            let extras = &mut fields.extras;
-            extras.prompt_logprobs = widest(extras.prompt_logprobs, extras.logprobs);
-        }
-        let ids = match &request.prompt {
-            Prompt::Text(text) => {
-                self.encode(text, request.add_special_tokens, limits, "prompt")?
-            }
-            Prompt::Tokens(ids) => ids.iter().map(|id| id.cast_unsigned()).collect(),
-            Prompt::Embeds(encoded) => return self.embedded(encoded, request, limits),
-        };
-        let echo = request.echo.then(|| match &request.prompt {
-            Prompt::Text(text) => text.clone(),
-            Prompt::Tokens(_) | Prompt::Embeds(_) => self.whole_text(&ids),
-        });
-        let mut prepared = self.prepare(ids, &fields, limits, "prompt")?;
-        if echo.is_some() {
-            // It stands before each output.
-            prepared.prompt_values = prepared.prompt_values.saturating_mul(prepared.n as usize);
-        }
-        prepared.echo = echo;
-        prepared.grammar = self.grammar(&request.structured, limits)?;
-        Ok(prepared)
-    }
-
-    /// The text of ids, special tokens included.
-    fn whole_text(&self, ids: &[u32]) -> String {
-        let mut text = String::new();
-        let mut decoder = self.tokenizer.decoder(&[]).with_special();
-        decoder.push(ids, &mut text);
-        decoder.finish(&mut text);
-        text
     }
 
     pub(crate) fn guide(&self) -> &Guide {
@@ -472,14 +436,6 @@ impl Renderer {
             stop_token_ids,
             extras,
         })
-    }
-}
-
-/// The larger of two numbers of log probabilities, of which -1 is all.
-fn widest(one: Option<i32>, other: Option<i32>) -> Option<i32> {
-    match (one, other) {
-        (Some(one), Some(other)) if one < 0 || other < 0 => Some(-1),
-        _ => one.max(other),
     }
 }
 

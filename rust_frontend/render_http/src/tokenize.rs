@@ -33,7 +33,7 @@ pub(crate) fn tokenize(service: &TextService, body: Body) -> Result<Answer, ApiE
                     ApiError::invalid("prompt", format!("'prompt' cannot be used: {error}."))
                 })?
         }
-        TokenizeInput::Chat(chat) => renderer.chat_tokens(&chat, MAX_TEXT)?,
+        TokenizeInput::Chat(chat) => renderer.chat_tokens(&chat, MAX_TEXT, service.limits())?,
     };
     let tokenizer = renderer.tokenizer();
     let token_strs = request.return_token_strs.then(|| {

@@ -1,8 +1,11 @@
 //! Texts within a number of tokens, alone or two of them joined as the model was trained to read them.
 
+use std::ops::Range;
+
 use tokenizers::tokenizer::PostProcessor as _;
 use tokenizers::{TruncationDirection, TruncationParams, TruncationStrategy};
 
+use crate::encoding::Encoding;
 use crate::engine::{Engine, Fast};
 use crate::error::TokenizerError;
 use crate::tokenizer::Tokenizer;
@@ -29,24 +32,50 @@ impl Tokenizer {
         most: usize,
         left: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
-        let whole = self.encode(text, add_special_tokens)?;
-        if whole.len() <= most {
-            return Ok(whole);
+        let ids = self.encode(text, add_special_tokens)?;
+        if ids.len() <= most {
+            return Ok(ids);
         }
+        let offsets = Vec::new();
+        let whole = Encoding { ids, offsets };
+        Ok(self.cut(text, whole, most, left)?.0.ids)
+    }
+
+    /// Cuts what a text was encoded to, with offsets or without, as [`Self::encode_within`] does. Returns also which of the
+    /// tokens that stay are the text's.
+    ///
+    /// # Errors
+    /// As [`Self::encode`].
+    pub fn cut(
+        &self,
+        text: &str,
+        whole: Encoding,
+        most: usize,
+        left: bool,
+    ) -> Result<(Encoding, Range<usize>), TokenizerError> {
         let plain = self.encode(text, false)?;
-        let around = whole.len().saturating_sub(plain.len());
-        let mut places = whole.windows(plain.len().max(1));
+        let count = whole.ids.len();
+        let around = count.saturating_sub(plain.len());
+        let mut places = whole.ids.windows(plain.len().max(1));
         let start = places.position(|part| part == plain).unwrap_or(0);
-        let kept = most.saturating_sub(around);
-        let text = if left {
-            &plain[plain.len() - kept.min(plain.len())..]
+        let end = (start + plain.len()).min(count);
+        if count <= most {
+            return Ok((whole, start..end));
+        }
+        let kept = most.saturating_sub(around).min(end - start);
+        let inner = if left {
+            end - kept..end
         } else {
-            &plain[..kept.min(plain.len())]
+            start..start + kept
         };
-        let behind = &whole[(start + plain.len()).min(whole.len())..];
-        let mut ids = [&whole[..start], text, behind].concat();
-        ids.truncate(most);
-        Ok(ids)
+        let stay = (0..start).chain(inner).chain(end..count).take(most);
+        let stay: Vec<usize> = stay.collect();
+        let offsets = stay.iter().filter_map(|at| whole.offsets.get(*at).copied());
+        let cut = Encoding {
+            ids: stay.iter().map(|at| whole.ids[*at]).collect(),
+            offsets: offsets.collect(),
+        };
+        Ok((cut, start.min(most)..(start + kept).min(most)))
     }
 
     /// Encodes two texts as a pair. Of more than `most` tokens the longer text is cut at its end, then both in turn;
@@ -155,6 +184,11 @@ mod tests {
         assert_eq!(cut(1, false), [4]);
         let plain = tokenizer.encode_within("a b c d", false, 2, true).unwrap();
         assert_eq!(plain, [2, 3]);
+        let whole = tokenizer.encode_with_offsets("a b c d", true).unwrap();
+        let (cut, text) = tokenizer.cut("a b c d", whole, 4, true).unwrap();
+        assert_eq!(cut.ids, [4, 2, 3, 5]);
+        assert_eq!(cut.offsets, [(0, 0), (4, 5), (6, 7), (0, 0)]);
+        assert_eq!(text, 1..3);
     }
 
     #[test]

@@ -36,7 +36,8 @@ def chat() -> None:
     assert message.stop_reason == "end_turn"
     counted = real.messages.count_tokens(model="smollm2", system=SYSTEM, messages=ASKED["messages"])
     usage = message.usage
-    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    kept = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    assert counted.input_tokens == usage.input_tokens + kept
 
 
 def streamed() -> None:

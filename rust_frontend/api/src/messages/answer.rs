@@ -34,12 +34,12 @@ impl EndReason {
     }
 }
 
-/// Tokens counted. Those of the prompt that came from the cache stand apart.
+/// Tokens counted. The prompt's are the first three together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MessagesUsage {
-    /// Of the prompt, computed for this request.
+    /// Of the prompt, computed for this request alone.
     pub input_tokens: usize,
-    /// Always 0: what a prompt leaves in the cache is not counted.
+    /// Of the prompt, computed and kept in the cache.
     pub cache_creation_input_tokens: usize,
     /// Of the prompt, found in the cache.
     pub cache_read_input_tokens: usize,
@@ -50,8 +50,11 @@ pub struct MessagesUsage {
 impl MessagesUsage {
     /// Before the first token.
     #[must_use]
-    pub fn of_prompt(prompt: usize, cached: Option<usize>) -> Self {
-        Self::from(&Usage::new(prompt, 0, cached))
+    pub fn begun(usage: &Usage) -> Self {
+        Self {
+            output_tokens: 0,
+            ..Self::from(usage)
+        }
     }
 }
 
@@ -59,9 +62,11 @@ impl From<&Usage> for MessagesUsage {
     fn from(usage: &Usage) -> Self {
         let details = usage.prompt_tokens_details.as_ref();
         let cached = details.map_or(0, |details| details.cached_tokens);
+        let created = details.and_then(|details| details.created_cache_tokens);
+        let created = created.unwrap_or(0);
         Self {
-            input_tokens: usage.prompt_tokens.saturating_sub(cached),
-            cache_creation_input_tokens: 0,
+            input_tokens: usage.prompt_tokens.saturating_sub(cached + created),
+            cache_creation_input_tokens: created,
             cache_read_input_tokens: cached,
             output_tokens: usage.completion_tokens,
         }

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::sampling::{Beam, Sampling, Scheduling, Structured, Told, Tool, ToolChoiceBody};
-use super::{Object, StreamOptionsBody};
+use super::Object;
+use super::generating::Generating;
+use super::sampling::{Tool, ToolChoiceBody};
 
 /// A part of what a message says.
 #[derive(JsonSchema)]
@@ -105,8 +106,6 @@ pub struct ChatBatchBody {
 /// What is asked of a conversation's answer.
 #[derive(JsonSchema)]
 struct Asked {
-    /// A served name; the first one if absent.
-    model: Option<String>,
     /// Functions.
     tools: Option<Vec<Tool>>,
     /// Which calls are wanted.
@@ -124,10 +123,6 @@ struct Asked {
     /// How many alternatives; -1: all.
     #[schemars(range(min = -1))]
     top_logprobs: Option<i64>,
-    /// Whether to answer as a stream of events.
-    stream: Option<bool>,
-    /// Of the stream.
-    stream_options: Option<StreamOptionsBody>,
     /// Whether the answer carries thoughts.
     include_reasoning: Option<bool>,
     /// Under which names.
@@ -142,27 +137,10 @@ struct Asked {
     add_generation_prompt: Option<bool>,
     /// Whether the last message is continued.
     continue_final_message: Option<bool>,
-    /// Whether the tokenizer adds its special tokens.
-    add_special_tokens: Option<bool>,
     /// Documents for retrieval templates.
     documents: Option<Vec<Value>>,
     /// Whether the text of a last message of the assistant stands before the answer.
     echo: Option<bool>,
-    /// Whether the answer carries token ids.
-    return_token_ids: Option<bool>,
-    /// For the log.
-    user: Option<String>,
-    /// What the client calls the request; names the answer, behind a prefix.
-    #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,128}$"))]
-    request_id: Option<String>,
     #[schemars(flatten)]
-    sampling: Sampling,
-    #[schemars(flatten)]
-    told: Told,
-    #[schemars(flatten)]
-    scheduling: Scheduling,
-    #[schemars(flatten)]
-    structured: Structured,
-    #[schemars(flatten)]
-    beam: Beam,
+    generating: Generating,
 }

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::sampling::{Beam, Sampling, Scheduling, Structured, Told};
+use super::generating::Generating;
+use super::sampling::{Sampling, Scheduling, Structured, Told};
 use super::{StreamOptionsBody, TokenId};
 
 /// One prompt of several.
@@ -41,8 +42,6 @@ enum Embeds {
 /// A text to continue.
 #[derive(JsonSchema)]
 pub struct CompletionBody {
-    /// A served name; the first one if absent.
-    model: Option<String>,
     /// What to continue; may be absent beside `prompt_embeds`.
     prompt: Option<Prompts>,
     /// Needs `--enable-prompt-embeds`.
@@ -55,29 +54,8 @@ pub struct CompletionBody {
     logprobs: Option<i64>,
     /// Whether the text begins with the prompt.
     echo: Option<bool>,
-    /// Whether to answer as a stream of events.
-    stream: Option<bool>,
-    /// Of the stream.
-    stream_options: Option<StreamOptionsBody>,
-    /// Whether the tokenizer adds its special tokens.
-    add_special_tokens: Option<bool>,
-    /// Whether the answer carries token ids.
-    return_token_ids: Option<bool>,
-    /// For the log.
-    user: Option<String>,
-    /// What the client calls the request; names the answer, behind a prefix.
-    #[schemars(regex(pattern = "^[A-Za-z0-9_.:-]{1,128}$"))]
-    request_id: Option<String>,
     #[schemars(flatten)]
-    sampling: Sampling,
-    #[schemars(flatten)]
-    told: Told,
-    #[schemars(flatten)]
-    scheduling: Scheduling,
-    #[schemars(flatten)]
-    structured: Structured,
-    #[schemars(flatten)]
-    beam: Beam,
+    generating: Generating,
 }
 
 /// How to sample.

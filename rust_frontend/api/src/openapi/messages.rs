@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::Object;
-use super::sampling::Scheduling;
+use super::sampling::{Draw, Scheduling};
 
 /// Who speaks.
 #[derive(JsonSchema)]
@@ -150,17 +150,8 @@ struct Common {
     /// Strings before which the text ends.
     #[schemars(length(max = 4), inner(length(min = 1)))]
     stop_sequences: Option<Vec<String>>,
-    /// 0 is greedy.
-    #[schemars(range(min = 0, max = 1_000_000_000))]
-    temperature: Option<f64>,
-    /// Above 0, at most 1.
-    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
-    top_p: Option<f64>,
-    /// 0 or -1: all.
-    #[schemars(range(min = -1))]
-    top_k: Option<i64>,
-    /// The same seed gives the same tokens.
-    seed: Option<i64>,
+    #[schemars(flatten)]
+    draw: Draw,
     /// For the log.
     metadata: Option<Metadata>,
     /// Whether to answer as a stream of events.

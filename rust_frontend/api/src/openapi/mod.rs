@@ -10,6 +10,7 @@
 
 mod chat;
 mod completion;
+mod generating;
 mod messages;
 mod pooling;
 mod responses;

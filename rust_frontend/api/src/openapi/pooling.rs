@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 
 use super::chat::{ChatMessage, Conversation};
-use super::sampling::{Scheduling, Tool};
+use super::sampling::{Scheduling, Tool, Truncated};
 use super::{Object, TokenId};
 
 /// One text of several.
@@ -38,24 +38,13 @@ enum Conversations {
     Several(#[schemars(length(min = 1, max = 2048))] Vec<Conversation>),
 }
 
-/// Which end of a text is cut off.
-#[derive(JsonSchema)]
-#[schemars(rename_all = "snake_case")]
-enum Side {
-    Left,
-    Right,
-}
-
 /// How texts are cut, and what is made of the numbers.
 #[derive(JsonSchema)]
 struct Options {
     /// A served name; the first one if absent.
     model: Option<String>,
-    /// Tokens that are kept of a text; -1: as many as the model takes. Without it a text that is too long is refused.
-    #[schemars(range(min = -1))]
-    truncate_prompt_tokens: Option<i64>,
-    /// Which end is cut off.
-    truncation_side: Option<Side>,
+    #[schemars(flatten)]
+    truncated: Truncated,
     /// Vectors of length 1, or probabilities; as the model does by default.
     use_activation: Option<bool>,
     /// An older name of it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::Object;
-use super::sampling::{Sampling, Scheduling, Structured, ToolWord};
+use super::sampling::{Function, Sampling, Scheduling, Structured, ToolWord};
 
 /// An item: a message, reasoning, `function_call` or `function_call_output`.
 #[derive(JsonSchema)]
@@ -30,14 +30,8 @@ enum Input {
 struct ResponseTool {
     #[schemars(rename = "type", extend("const" = "function"))]
     kind: String,
-    #[schemars(length(min = 1))]
-    name: String,
-    /// For the model.
-    description: Option<String>,
-    /// A JSON schema.
-    parameters: Option<Object>,
-    /// Whether calls are forced to be instances of the schema.
-    strict: Option<bool>,
+    #[schemars(flatten)]
+    function: Function,
 }
 
 /// The kind of a choice.

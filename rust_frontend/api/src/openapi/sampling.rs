@@ -34,9 +34,9 @@ struct Repetition {
     min_count: Option<u32>,
 }
 
-/// How to sample.
+/// How tokens are drawn.
 #[derive(JsonSchema)]
-pub(super) struct Sampling {
+pub(super) struct Draw {
     /// 0 is greedy.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     temperature: Option<f64>,
@@ -48,6 +48,13 @@ pub(super) struct Sampling {
     top_k: Option<i64>,
     /// The same seed gives the same tokens.
     seed: Option<i64>,
+}
+
+/// How to sample.
+#[derive(JsonSchema)]
+pub(super) struct Sampling {
+    #[schemars(flatten)]
+    draw: Draw,
     /// Strings before which the text ends.
     stop: Option<Stop>,
     /// Ids that end the output.
@@ -96,9 +103,29 @@ pub(super) struct Sampling {
     skip_special_tokens: Option<bool>,
 }
 
+/// An end of a text.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+enum Side {
+    Left,
+    Right,
+}
+
+/// How a text that is too long is cut.
+#[derive(JsonSchema)]
+pub(super) struct Truncated {
+    /// Tokens that are kept; -1: as many as the model takes, before what the output needs. 0 is refused.
+    #[schemars(range(min = -1), extend("not" = {"const": 0}))]
+    truncate_prompt_tokens: Option<i64>,
+    /// Which end is cut off; by default the left one of prompts, the right one of texts that become vectors.
+    truncation_side: Option<Side>,
+}
+
 /// How many outputs, and which log probabilities.
 #[derive(JsonSchema)]
 pub(super) struct Told {
+    #[schemars(flatten)]
+    truncated: Truncated,
     /// Outputs for each prompt.
     #[schemars(range(min = 1, max = 128))]
     n: Option<u32>,
@@ -194,7 +221,7 @@ pub(super) struct Structured {
 
 /// The fields of a tool's function.
 #[derive(JsonSchema)]
-struct Function {
+pub(super) struct Function {
     #[schemars(length(min = 1))]
     name: String,
     /// For the model.

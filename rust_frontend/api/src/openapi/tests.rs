@@ -10,9 +10,9 @@ use super::*;
 use crate::field::ASKED;
 use crate::{
     ApiError, BeamFields, Body, ChatRequest, ClassifyRequest, CohereEmbedRequest,
-    CompletionRequest, DerenderRequest, DetokenizeRequest, EmbeddingRequest, GenerateRequest,
-    GenerativeScoringRequest, MessagesRequest, PoolingRequest, RenderFields, RerankRequest,
-    ResponsesRequest, ScoreRequest, TokenizeRequest,
+    CompletionRequest, DerenderRequest, DetokenizeRequest, GenerateRequest,
+    GenerativeScoringRequest, MessagesRequest, RenderFields, RerankRequest, ResponsesRequest,
+    ScoreRequest, TokenizeRequest, VectorsRequest,
 };
 
 /// What a reader made of a body: the names of fields that it does not know.
@@ -125,13 +125,13 @@ fn pooling_rows(all: &mut Schemas) -> Vec<Row> {
     let likelihood = json!({"query": "a", "items": ["b"], "label_token_ids": [1]});
     vec![
         row::<EmbedBody>(all, "pool embed", input.clone(), |body| {
-            EmbeddingRequest::from_body(body).map(|request| request.ignored)
+            VectorsRequest::of_embeddings(body).map(|request| request.ignored)
         }),
         row::<ClassifyBody>(all, "pool classify", input.clone(), |body| {
             ClassifyRequest::from_body(body).map(|request| request.ignored)
         }),
         row::<PoolBody>(all, "pool", input, |body| {
-            PoolingRequest::from_body(body).map(|request| request.ignored)
+            VectorsRequest::of_pooling(body).map(|(_, request)| request.ignored)
         }),
         row::<CohereBody>(all, "cohere", json!({"texts": ["hi"]}), |body| {
             CohereEmbedRequest::from_body(body).map(|request| request.ignored)

@@ -35,10 +35,11 @@ pub enum PooledData {
     Base64(String),
 }
 
-/// The answer of `/v1/embeddings`.
+/// What each text or pair gave.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct EmbeddingAnswer {
-    /// Of the answer, such as `embd-…`.
+#[schemars(rename = "ListOf{T}")]
+pub struct PoolingList<T> {
+    /// Of the answer.
     pub id: String,
     /// "list".
     pub object: &'static str,
@@ -46,11 +47,14 @@ pub struct EmbeddingAnswer {
     pub created: u64,
     /// As the client named it.
     pub model: String,
-    /// One for each text, in the order of the request.
-    pub data: Vec<EmbeddingItem>,
-    /// Tokens of all texts.
+    /// One for each text or pair, in the order of the request.
+    pub data: Vec<T>,
+    /// Tokens of all of them.
     pub usage: PoolingUsage,
 }
+
+/// The answer of `/v1/embeddings`; its id is such as `embd-…`.
+pub type EmbeddingAnswer = PoolingList<EmbeddingItem>;
 
 /// One embedding.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -63,22 +67,8 @@ pub struct EmbeddingItem {
     pub embedding: PooledData,
 }
 
-/// The answer of `/pooling`.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct PooledAnswer {
-    /// Of the answer, such as `pool-…`.
-    pub id: String,
-    /// "list".
-    pub object: &'static str,
-    /// Unix seconds.
-    pub created: u64,
-    /// As the client named it.
-    pub model: String,
-    /// One for each text, in the order of the request.
-    pub data: Vec<PooledItem>,
-    /// Tokens of all texts.
-    pub usage: PoolingUsage,
-}
+/// The answer of `/pooling`; its id is such as `pool-…`.
+pub type PooledAnswer = PoolingList<PooledItem>;
 
 /// What one text gave.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -91,22 +81,8 @@ pub struct PooledItem {
     pub data: PooledData,
 }
 
-/// The answer of `/classify`.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct ClassifyAnswer {
-    /// Of the answer, such as `classify-…`.
-    pub id: String,
-    /// "list".
-    pub object: &'static str,
-    /// Unix seconds.
-    pub created: u64,
-    /// As the client named it.
-    pub model: String,
-    /// One for each text, in the order of the request.
-    pub data: Vec<Classification>,
-    /// Tokens of all texts.
-    pub usage: PoolingUsage,
-}
+/// The answer of `/classify`; its id is such as `classify-…`.
+pub type ClassifyAnswer = PoolingList<Classification>;
 
 /// One text's labels.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -121,22 +97,8 @@ pub struct Classification {
     pub num_classes: usize,
 }
 
-/// The answer of `/score`.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct ScoreAnswer {
-    /// Of the answer, such as `score-…`.
-    pub id: String,
-    /// "list".
-    pub object: &'static str,
-    /// Unix seconds.
-    pub created: u64,
-    /// As the client named it.
-    pub model: String,
-    /// One for each pair, in the order of the request.
-    pub data: Vec<ScoreItem>,
-    /// Tokens of all pairs.
-    pub usage: PoolingUsage,
-}
+/// The answer of `/score`; its id is such as `score-…`.
+pub type ScoreAnswer = PoolingList<ScoreItem>;
 
 /// One pair's score.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

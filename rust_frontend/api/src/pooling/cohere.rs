@@ -4,13 +4,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::embeddings::dimensions;
-use super::input::{self, PooledInput, PoolingOptions, Truncation};
+use super::input::{self, PooledInput, PoolingOptions};
 use super::unknown;
+use super::vectors::dimensions;
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::field;
 use crate::scheduling::SchedulingFields;
+use crate::truncation::Truncation;
 
 /// A form in which vectors are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use crate::error::ApiError;
 use crate::field;
 use crate::sampling::token_id;
 use crate::scheduling::SchedulingFields;
+use crate::truncation::Truncation;
 
 /// Texts in one request, at most.
 pub const MAX_TEXTS: usize = 2048;
@@ -32,15 +33,6 @@ pub enum PooledInput {
     Tokens(Vec<i32>),
     /// A conversation, rendered as a chat's.
     Chat(Box<ChatRequest>),
-}
-
-/// How a text that is too long is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Truncation {
-    /// Tokens that are kept, the tokenizer's own among them; `None`: as many as the model takes.
-    pub tokens: Option<usize>,
-    /// Whether the beginning is cut off, not the end.
-    pub left: bool,
 }
 
 /// What the routes that give vectors have in common.
@@ -75,7 +67,7 @@ impl PoolingOptions {
     pub(crate) fn take(fields: &mut Map<String, Value>) -> Result<Self, ApiError> {
         refuse(fields)?;
         Ok(Self {
-            truncation: truncation(fields)?,
+            truncation: Truncation::take(fields, false)?,
             activate: activation(fields)?,
             add_special_tokens: field::boolean(fields, "add_special_tokens")?.unwrap_or(true),
             scheduling: SchedulingFields::take(fields)?,
@@ -97,28 +89,6 @@ fn refuse(fields: &mut Map<String, Value>) -> Result<(), ApiError> {
         }
     }
     Ok(())
-}
-
-fn truncation(fields: &mut Map<String, Value>) -> Result<Option<Truncation>, ApiError> {
-    const NAME: &str = "truncate_prompt_tokens";
-    let wanted = "a number of tokens of at least 1, or -1 for as many as the model takes";
-    let side = field::string(fields, "truncation_side")?;
-    let left = match side.as_deref() {
-        None | Some("right") => false,
-        Some("left") => true,
-        Some(other) => {
-            let message =
-                format!("'truncation_side' must be \"left\" or \"right\"; got {other:?}.");
-            return Err(ApiError::invalid("truncation_side", message));
-        }
-    };
-    let tokens = match field::integer(fields, NAME, -1, wanted)? {
-        None => return Ok(None),
-        Some(0) => return Err(field::wrong(NAME, wanted, &Value::from(0))),
-        Some(-1) => None,
-        Some(tokens) => Some(usize::try_from(tokens).unwrap_or(usize::MAX)),
-    };
-    Ok(Some(Truncation { tokens, left }))
 }
 
 /// `use_activation`, or one of the names that it had before.

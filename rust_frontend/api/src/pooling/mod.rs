@@ -2,26 +2,27 @@
 
 mod answers;
 mod cohere;
-mod embeddings;
 mod generative;
 mod input;
 mod labels;
 mod pairs;
+mod vectors;
 mod wire_format;
 
 pub use answers::{
     Classification, ClassifyAnswer, EmbeddingAnswer, EmbeddingItem, PooledAnswer, PooledData,
-    PooledItem, PoolingUsage, RerankAnswer, RerankDocument, RerankResult, ScoreAnswer, ScoreItem,
+    PooledItem, PoolingList, PoolingUsage, RerankAnswer, RerankDocument, RerankResult, ScoreAnswer,
+    ScoreItem,
 };
 pub use cohere::{
     CohereEmbedAnswer, CohereEmbedRequest, CohereEmbeddings, CohereMeta, CohereType, CohereUnits,
     CohereVersion,
 };
-pub use embeddings::EmbeddingRequest;
 pub use generative::GenerativeScoringRequest;
-pub use input::{MAX_TEXTS, PooledInput, PoolingOptions, Truncation};
-pub use labels::{ClassifyRequest, PoolingRequest};
+pub use input::{MAX_TEXTS, PooledInput, PoolingOptions};
+pub use labels::ClassifyRequest;
 pub use pairs::{Pair, RerankRequest, ScoreRequest};
+pub use vectors::VectorsRequest;
 pub use wire_format::{EmbedDtype, Encoding, Endianness, VectorFormat};
 
 use serde_json::{Map, Value};

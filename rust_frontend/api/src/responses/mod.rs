@@ -9,9 +9,9 @@ mod tools;
 pub use event::{NumberedEvent, Part, ResponseEvent};
 pub use items::{carried, id_prefix, referenced};
 pub use object::{
-    IncompleteDetails, InputItems, InputTokensDetails, ItemStatus, OutputItem, OutputPart,
-    OutputTokensDetails, ReasoningEcho, ReasoningPart, ResponseDeleted, ResponseFailure,
-    ResponseObject, ResponseStatus, ResponseUsage,
+    IncompleteDetails, InputItems, InputTokenCount, InputTokensDetails, ItemStatus, OutputItem,
+    OutputPart, OutputTokensDetails, ReasoningEcho, ReasoningPart, ResponseDeleted,
+    ResponseFailure, ResponseObject, ResponseStatus, ResponseUsage,
 };
 
 use std::borrow::Cow;

@@ -203,7 +203,7 @@ pub struct ResponseUsage {
 pub struct InputTokensDetails {
     /// Found in the prefix cache.
     pub cached_tokens: usize,
-    /// Always 0: what a prompt leaves in the cache is not counted.
+    /// Computed, and kept in the prefix cache.
     pub cache_write_tokens: usize,
 }
 
@@ -216,19 +216,40 @@ pub struct OutputTokensDetails {
 
 impl From<&Usage> for ResponseUsage {
     fn from(usage: &Usage) -> Self {
-        let cached = usage.prompt_tokens_details.as_ref();
+        let details = usage.prompt_tokens_details.as_ref();
+        let created = details.and_then(|details| details.created_cache_tokens);
         let thought = usage.completion_tokens_details.as_ref();
         Self {
             input_tokens: usage.prompt_tokens,
             input_tokens_details: InputTokensDetails {
-                cached_tokens: cached.map_or(0, |details| details.cached_tokens),
-                cache_write_tokens: 0,
+                cached_tokens: details.map_or(0, |details| details.cached_tokens),
+                cache_write_tokens: created.unwrap_or(0),
             },
             output_tokens: usage.completion_tokens,
             output_tokens_details: OutputTokensDetails {
                 reasoning_tokens: thought.map_or(0, |details| details.reasoning_tokens),
             },
             total_tokens: usage.total_tokens,
+        }
+    }
+}
+
+/// The answer of `/v1/responses/input_tokens`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct InputTokenCount {
+    /// "`response.input_tokens`".
+    pub object: &'static str,
+    /// Of the prompt that the request would have.
+    pub input_tokens: usize,
+}
+
+impl InputTokenCount {
+    /// So many tokens.
+    #[must_use]
+    pub fn new(input_tokens: usize) -> Self {
+        Self {
+            object: "response.input_tokens",
+            input_tokens,
         }
     }
 }

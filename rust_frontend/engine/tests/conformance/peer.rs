@@ -104,6 +104,7 @@ pub(crate) fn submission(name: &str, prompt: Vec<i32>, max_tokens: u64) -> Submi
         grammar: None,
         domain: None,
         rank: None,
+        session: None,
         pooling: None,
         embeds: None,
     }

@@ -192,6 +192,7 @@ pub(crate) fn submission(name: &str) -> Submission {
         grammar: None,
         domain: None,
         rank: None,
+        session: None,
         pooling: None,
         embeds: None,
     }

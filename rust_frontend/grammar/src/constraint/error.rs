@@ -1,5 +1,10 @@
 //! Why a constraint is refused.
 
+use std::borrow::Cow;
+
+/// Longest message, in characters: those of parsers show what they read, which may be all that the client sent.
+const MAX_SHOWN: usize = 600;
+
 /// A constraint that cannot be enforced as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstraintError {
@@ -38,10 +43,17 @@ impl ConstraintError {
 impl std::fmt::Display for ConstraintError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.part.is_empty() {
-            out.write_str(&self.message)
+            write!(out, "{}", clipped(&self.message))
         } else {
-            write!(out, "{}: {}", self.part, self.message)
+            write!(out, "{}: {}", clipped(&self.part), clipped(&self.message))
         }
+    }
+}
+
+fn clipped(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
+        None => Cow::Borrowed(text),
     }
 }
 

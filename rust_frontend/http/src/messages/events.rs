@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, BytesMut};
 use octavo_api::{
-    ApiError, BlockDelta, EndReason, MessageAnswer, MessageDelta, MessageEvent, MessagesUsage,
+    ApiError, BlockDelta, EndReason, MessageAnswer, MessageDelta, MessageEvent, MessagesUsage, Usage,
 };
 
 use crate::blocks::{Blocks, Change};
@@ -40,9 +40,9 @@ impl Events {
     }
 
     /// Writes the first events, once.
-    fn begin(&mut self, cached: Option<usize>) {
+    fn begin(&mut self, usage: &Usage) {
         if let Some(mut message) = self.start.take() {
-            message.usage = MessagesUsage::of_prompt(self.prompt_tokens, cached);
+            message.usage = MessagesUsage::begun(usage);
             write(&mut self.buffer, &MessageEvent::MessageStart { message });
             write(&mut self.buffer, &MessageEvent::Ping);
         }
@@ -67,7 +67,9 @@ impl Events {
 
 impl Projection for Events {
     fn piece(&mut self, _index: u32, piece: &mut Piece, outputs: &Outputs) {
-        self.begin(outputs.cached_tokens());
+        if self.start.is_some() {
+            self.begin(&outputs.usage());
+        }
         let buffer = &mut self.buffer;
         self.blocks
             .piece(&piece.text, &mut piece.events, &mut |index, change| {
@@ -80,7 +82,7 @@ impl Projection for Events {
 
     fn silence(&mut self, _paused: bool) {
         if self.start.is_some() {
-            self.begin(None);
+            self.begin(&Usage::new(self.prompt_tokens, 0, None));
         } else {
             write(&mut self.buffer, &MessageEvent::Ping);
         }

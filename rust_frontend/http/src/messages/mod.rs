@@ -23,7 +23,7 @@ use crate::start::{Arrived, arrive, checked, model, render, start};
 pub(crate) use events::Events;
 
 /// Longest prompt whose tokens are counted, in bytes of text: as of `/tokenize`.
-const MAX_TEXT: usize = 8 << 20;
+pub(crate) const MAX_TEXT: usize = 8 << 20;
 
 pub(crate) async fn create(
     State(state): State<Arc<AppState>>,
@@ -112,7 +112,8 @@ pub(crate) async fn count_tokens(
     let counted = checked(&state, body, |app, body| {
         model(app, &body)?;
         let request = MessagesRequest::for_count(body)?;
-        let tokens = app.renderer.chat_tokens(&request.chat, MAX_TEXT)?;
+        let renderer = &app.renderer;
+        let tokens = renderer.chat_tokens(&request.chat, MAX_TEXT, renderer.limits())?;
         let input_tokens = tokens.len();
         Ok((TokenCount { input_tokens }, request.ignored))
     });

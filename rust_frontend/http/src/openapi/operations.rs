@@ -4,11 +4,11 @@ use octavo_api::{
     ChatBatchBody, ChatBody, ChatChunk, ChatCompletion, ClassifyAnswer, ClassifyBody, CohereBody,
     CohereEmbedAnswer, Completion, CompletionBody, CountBody, DerenderChatBody,
     DerenderCompletionBody, Derendered, DetokenizeBody, DetokenizeResponse, EmbedBody,
-    EmbeddingAnswer, GenerateBody, GenerateResponse, InputItems, JsonSchema, LikelihoodBody,
-    MessageAnswer, MessageEvent, MessagesBody, ModelCard, ModelList, NumberedEvent, PoolBody,
-    PooledAnswer, RenderChatBody, RenderCompletionBody, RenderedRequest, RerankAnswer, RerankBody,
-    ResponseDeleted, ResponseObject, ResponsesBody, Schemas, ScoreAnswer, ScoreBody, TokenCount,
-    TokenizeBody, TokenizeResponse,
+    EmbeddingAnswer, GenerateBody, GenerateResponse, InputItems, InputTokenCount, JsonSchema,
+    LikelihoodBody, MessageAnswer, MessageEvent, MessagesBody, ModelCard, ModelList, NumberedEvent,
+    PoolBody, PooledAnswer, RenderChatBody, RenderCompletionBody, RenderedRequest, RerankAnswer,
+    RerankBody, ResponseDeleted, ResponseObject, ResponsesBody, Schemas, ScoreAnswer, ScoreBody,
+    TokenCount, TokenizeBody, TokenizeResponse,
 };
 use serde_json::{Value, json};
 
@@ -270,6 +270,13 @@ fn responses(of: &mut Schemas) -> Vec<Operation> {
             json!({"input": "What is the capital of France?", "max_output_tokens": 16}),
         )
         .streamed(of.answer::<NumberedEvent>()),
+        reads::<ResponsesBody, InputTokenCount>(
+            of,
+            "/v1/responses/input_tokens",
+            Kind::Text,
+            "Count the tokens of a response's prompt.",
+            json!({"input": "What is the capital of France?"}),
+        ),
         Operation {
             query: vec![
                 parameter("stream", json!({"type": "boolean"})),

@@ -7,8 +7,8 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue, header};
-use octavo_api::{ApiError, Encoding, PooledData, PoolingUsage, VectorFormat};
-use octavo_edge::defect;
+use octavo_api::{ApiError, Encoding, PooledData, PoolingList, PoolingUsage, VectorFormat};
+use octavo_edge::{defect, unix_seconds};
 use octavo_wire::frontend::Pooled;
 use serde::Serialize;
 use serde_json::json;
@@ -31,6 +31,30 @@ pub(super) struct Head {
     pub(super) created: u64,
     pub(super) model: String,
     pub(super) usage: PoolingUsage,
+}
+
+impl Head {
+    /// Of an answer that is given now, to prompts of so many tokens.
+    pub(super) fn new(id: String, model: String, tokens: usize) -> Self {
+        Self {
+            id,
+            created: unix_seconds(),
+            model,
+            usage: PoolingUsage::new(tokens),
+        }
+    }
+
+    /// The answer with these items.
+    pub(super) fn list<T>(self, items: impl Iterator<Item = T>) -> PoolingList<T> {
+        PoolingList {
+            id: self.id,
+            object: "list",
+            created: self.created,
+            model: self.model,
+            data: items.collect(),
+            usage: self.usage,
+        }
+    }
 }
 
 /// What stands for the vectors of one text: one vector where `single`, else a list of them.

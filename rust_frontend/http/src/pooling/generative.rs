@@ -5,17 +5,14 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use octavo_api::{
-    ApiError, GenerativeScoringRequest, PooledInput, PoolingOptions, PoolingUsage, ScoreAnswer,
-    ScoreItem,
-};
-use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
+use octavo_api::{ApiError, GenerativeScoringRequest, PooledInput, PoolingOptions, ScoreItem};
+use octavo_edge::{Refusal, RequestId, warn};
 use octavo_engine::{Step, Submission};
 use octavo_render::{Limits, Reading};
 use octavo_wire::Tokens;
 use octavo_wire::frontend::{Logprobs, SamplingExtras, SamplingParams};
 
-use super::answer;
+use super::answer::{self, Head};
 use super::work;
 use crate::app::{App, AppState};
 use crate::generate::{domain, limits, scheduling};
@@ -45,14 +42,8 @@ pub(super) async fn score(
         score: probability(&found, request.apply_softmax),
     };
     let count = found.len();
-    let answer = ScoreAnswer {
-        id,
-        object: "list",
-        created: unix_seconds(),
-        model,
-        data: found.into_iter().enumerate().map(item).collect(),
-        usage: PoolingUsage::new(tokens),
-    };
+    let items = found.into_iter().enumerate().map(item);
+    let answer = Head::new(id, model, tokens).list(items);
     let response = answer::json(&state, count, answer).await?;
     Ok(warn(response, &request.ignored))
 }
@@ -111,6 +102,7 @@ fn prepare(
             grammar: None,
             domain: domain(&scheduling),
             rank: scheduling.rank,
+            session: scheduling.session_id.clone(),
             pooling: None,
             embeds: None,
         });

@@ -2,11 +2,11 @@
 
 mod answer;
 mod cohere;
-mod embeddings;
 mod generative;
 mod labels;
 mod model;
 mod pairs;
+mod vectors;
 mod work;
 
 use std::sync::Arc;
@@ -21,10 +21,10 @@ pub use model::PoolingModel;
 /// The table of these routes.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/v1/embeddings", post(embeddings::create))
+        .route("/v1/embeddings", post(vectors::embeddings))
         .route("/v2/embed", post(cohere::embed))
         .route("/classify", post(labels::classify))
-        .route("/pooling", post(labels::pooling))
+        .route("/pooling", post(vectors::pooling))
         .route("/generative_scoring", post(generative::score))
         .route("/score", post(pairs::score))
         .route("/v1/score", post(pairs::score))

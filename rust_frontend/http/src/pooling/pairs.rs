@@ -9,13 +9,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use octavo_api::{
     ApiError, Pair, PooledInput, PoolingOptions, PoolingUsage, RerankAnswer, RerankDocument,
-    RerankRequest, RerankResult, ScoreAnswer, ScoreItem, ScoreRequest,
+    RerankRequest, RerankResult, ScoreItem, ScoreRequest,
 };
-use octavo_edge::{Refusal, RequestId, unix_seconds, warn};
+use octavo_edge::{Refusal, RequestId, warn};
 use octavo_render::{PooledPrompt, Reading};
 use octavo_wire::frontend::Pooled;
 
-use super::answer;
+use super::answer::{self, Head};
 use super::model::{self, PoolingModel};
 use super::work::{self, Work};
 use crate::app::{App, AppState};
@@ -71,14 +71,8 @@ pub(super) async fn score(
         object: "score",
         score,
     };
-    let answer = ScoreAnswer {
-        id,
-        object: "list",
-        created: unix_seconds(),
-        model,
-        data: scores.into_iter().enumerate().map(item).collect(),
-        usage: PoolingUsage::new(tokens),
-    };
+    let items = scores.into_iter().enumerate().map(item);
+    let answer = Head::new(id, model, tokens).list(items);
     Ok(warn(answer::json(&state, count, answer).await?, &ignored))
 }
 

@@ -164,6 +164,7 @@ impl Work {
             grammar: None,
             domain: domain(&self.scheduling),
             rank: self.scheduling.rank,
+            session: self.scheduling.session_id.clone(),
             pooling: Some(Pooling {
                 task: self.task.clone(),
                 activate: self.activate,

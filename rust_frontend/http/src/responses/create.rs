@@ -94,7 +94,7 @@ fn identity(object: &ResponseObject, id: &RequestId) -> Identity {
 }
 
 /// Says that nothing is kept where that is so, and refuses what needs it.
-fn check_store(state: &AppState, object: &mut ResponseObject) -> Result<(), ApiError> {
+pub(super) fn check_store(state: &AppState, object: &mut ResponseObject) -> Result<(), ApiError> {
     if state.responses.store.is_some() {
         return Ok(());
     }

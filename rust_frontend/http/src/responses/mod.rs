@@ -1,5 +1,6 @@
 //! `/v1/responses`: OpenAI's newer API as a projection of the same outputs, with a store behind it.
 
+mod count;
 mod create;
 mod events;
 mod job;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use octavo_api::{ApiError, ErrorKind};
 use octavo_edge::Caller;
 
+pub(crate) use count::input_tokens;
 pub(crate) use create::create;
 pub(crate) use routes::{cancel, delete, input_items, retrieve};
 pub use store::{ResponseStore, StoreLimits};

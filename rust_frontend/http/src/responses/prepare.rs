@@ -80,11 +80,22 @@ pub(super) async fn prepare(
     let worker = Arc::clone(state);
     let length = serde_json::to_vec(&before).map_or(usize::MAX, |text| text.len());
     let job = move || {
-        let prepared = fit(&worker.app, &mut request, &before)?;
+        let prepared = fit(&worker.app, &mut request, &before).map_err(of_input)?;
         Ok((request, prepared))
     };
     // Rendering takes as long as compiling a grammar where there is one.
     state.compute.run(length.max(64 << 10), job).await
+}
+
+/// What is said of messages, which the client did not send, is said of its input.
+pub(super) fn of_input(error: ApiError) -> ApiError {
+    match error.param.as_deref() {
+        Some("messages") => ApiError {
+            message: error.message.replace("'messages'", "'input'"),
+            ..error.on("input")
+        },
+        _ => error,
+    }
 }
 
 fn fit(app: &App, request: &mut ResponsesRequest, before: &[Value]) -> Result<Prepared, ApiError> {

@@ -89,7 +89,9 @@ pub fn gather(events: Vec<MessageEvent>) -> MessageAnswer {
                 assert_eq!((open, answer.stop_reason), (None, None));
                 answer.stop_reason = Some(delta.stop_reason);
                 answer.stop_sequence = delta.stop_sequence;
-                answer.usage = usage;
+                let begun = std::mem::replace(&mut answer.usage, usage);
+                assert_eq!(begun.output_tokens, 0);
+                assert_eq!(begun.input_tokens, usage.input_tokens);
             }
             MessageEvent::MessageStop => {
                 assert!(!ended && answer.stop_reason.is_some());

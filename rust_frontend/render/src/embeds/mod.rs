@@ -20,6 +20,7 @@ use octavo_wire::frontend::Embeds;
 
 use crate::prepared::{GivenPrompt, Limits, Prepared};
 use crate::renderer::Renderer;
+use crate::truncate::Cut;
 use tensor::Tensor;
 
 const NAME: &str = "prompt_embeds";
@@ -42,6 +43,7 @@ impl Renderer {
         &self,
         encoded: &str,
         request: &CompletionRequest,
+        cut: Option<Cut>,
         limits: Limits,
     ) -> Result<Prepared, ApiError> {
         if !self.takes_embeds {
@@ -56,12 +58,16 @@ impl Renderer {
             .map_err(|error| wrong(format!("is not valid base64: {error}")))?;
         let tensor = parse(&bytes).map_err(wrong)?;
         let (rows, width) = tensor.matrix().map_err(wrong)?;
-        if rows >= limits.max_model_len {
+        let kept = cut.map_or(0..rows, |cut| cut.range(rows));
+        if kept.len() >= limits.max_model_len {
             return Err(ApiError::too_long(NAME, rows, limits.max_model_len));
         }
-        let values = tensor.values().map_err(wrong)?;
+        let mut values = tensor.values().map_err(wrong)?;
         numbers::check(tensor.dtype, &values, width).map_err(wrong)?;
-        let mut prepared = self.prepare(vec![0; rows], &request.sampling, limits, NAME)?;
+        let row = values.len() / rows.max(1);
+        values.truncate(kept.end * row);
+        values.drain(..kept.start * row);
+        let mut prepared = self.prepare(vec![0; kept.len()], &request.sampling, limits, NAME)?;
         // What is written goes on behind a text that nobody can read: as behind any other.
         let before = self.tokenizer().encode("a", false).unwrap_or_default();
         prepared.output.context = self.tokenizer().context(&before).into();

@@ -8,6 +8,9 @@ use super::keywords::wrong;
 use super::lower::{At, Lowering, any_of, joined};
 use crate::constraint::error::ConstraintError;
 
+/// Most options of a `oneOf`: each is held against each other one.
+const MAX_OPTIONS: usize = 512;
+
 type Done = Result<(), ConstraintError>;
 
 impl<'a> Lowering<'a> {
@@ -67,6 +70,13 @@ impl<'a> Lowering<'a> {
         map: &'a Map<String, Value>,
     ) -> Result<Value, ConstraintError> {
         let schemas: Vec<&Value> = parts(map, "oneOf").collect();
+        if schemas.len() > MAX_OPTIONS {
+            let message = format!(
+                "has {} options, of at most {MAX_OPTIONS}; use anyOf",
+                schemas.len()
+            );
+            return Err(ConstraintError::new("oneOf", message));
+        }
         let mut options = Vec::new();
         for (index, schema) in schemas.iter().enumerate() {
             let lowered = self.under(at, schema, &index.to_string());
@@ -81,6 +91,7 @@ impl<'a> Lowering<'a> {
                     ConstraintError::new("oneOf", message)
                 };
                 both.push(self.negated(at.inner(other), 0).ok_or_else(refused)?);
+                self.small_enough()?;
             }
             options.push(joined(Map::new(), both));
         }

@@ -44,7 +44,13 @@ pub(super) struct Lowering<'a> {
     /// Definitions by the address of the schema that they come from.
     names: HashMap<*const Value, usize>,
     definitions: Vec<Value>,
-    schemas: usize,
+    pub(super) schemas: usize,
+}
+
+fn too_large() -> ConstraintError {
+    ConstraintError::whole(format!(
+        "the schema is too large: more than {MAX_SCHEMAS} schemas, or {MAX_DEPTH} within each other"
+    ))
 }
 
 impl<'a> Lowering<'a> {
@@ -87,13 +93,20 @@ impl<'a> Lowering<'a> {
         Ok(Value::Object(map))
     }
 
+    /// Refuse what is made of more schemas than one may be made of, those that others are held against among them.
+    pub(super) fn small_enough(&self) -> Result<(), ConstraintError> {
+        match self.schemas > MAX_SCHEMAS {
+            true => Err(too_large()),
+            false => Ok(()),
+        }
+    }
+
     /// Lower one schema.
     pub(super) fn lower(&mut self, at: At<'a>) -> Lowered {
         self.schemas += 1;
-        if self.schemas > MAX_SCHEMAS || at.depth > MAX_DEPTH {
-            return Err(ConstraintError::whole(format!(
-                "the schema is too large: more than {MAX_SCHEMAS} schemas, or {MAX_DEPTH} within each other"
-            )));
+        self.small_enough()?;
+        if at.depth > MAX_DEPTH {
+            return Err(too_large());
         }
         let map = match at.schema {
             Value::Bool(value) => return Ok(Value::Bool(*value)),

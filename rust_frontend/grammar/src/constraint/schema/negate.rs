@@ -14,6 +14,7 @@ const MAX_LOOK: usize = 16;
 impl<'a> Lowering<'a> {
     /// A schema whose instances are those that `at` rejects. None where that cannot be said.
     pub(super) fn negated(&mut self, at: At<'a>, level: usize) -> Option<Value> {
+        self.schemas += 1;
         let map = match at.schema {
             Value::Bool(value) => return Some(Value::Bool(!value)),
             Value::Object(map) if level < MAX_LOOK => map,

@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`.
+//! `POST /v1/embeddings` and `POST /pooling`.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::field;
 
 /// A checked request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct EmbeddingRequest {
+pub struct VectorsRequest {
     /// At least one.
     pub inputs: Vec<PooledInput>,
     /// Numbers of a vector, where fewer than the model's are wanted; at least 1.
@@ -24,13 +24,26 @@ pub struct EmbeddingRequest {
     pub ignored: Vec<String>,
 }
 
-impl EmbeddingRequest {
-    /// Checks a body.
+impl VectorsRequest {
+    /// Checks a body of `/v1/embeddings`.
     ///
     /// # Errors
     /// 400 that names the field, with what is allowed.
-    pub fn from_body(body: Body) -> Result<Self, ApiError> {
-        let mut fields = body.fields;
+    pub fn of_embeddings(body: Body) -> Result<Self, ApiError> {
+        Self::take(body.fields)
+    }
+
+    /// Checks a body of `/pooling`. Returns also the task: "embed", "classify", "`token_embed`" or "`token_classify`";
+    /// `None`: the model's first.
+    ///
+    /// # Errors
+    /// 400 that names the field, with what is allowed.
+    pub fn of_pooling(mut body: Body) -> Result<(Option<String>, Self), ApiError> {
+        let task = field::string(&mut body.fields, "task")?;
+        Ok((task, Self::take(body.fields)?))
+    }
+
+    fn take(mut fields: Map<String, Value>) -> Result<Self, ApiError> {
         field::take(&mut fields, "model");
         Ok(Self {
             inputs: input::inputs(&mut fields)?,
