@@ -10,6 +10,7 @@ use octavo_api::{
 use octavo_edge::Keys;
 use octavo_engine::GenerateError;
 use serde_json::{Value, json};
+use support::client::Client;
 use support::model::{marked, tokens};
 use support::response::{PATH, ask, body, events, gather, whole};
 use support::{Server, eventually, within};
@@ -114,6 +115,14 @@ fn a_limit_makes_it_incomplete_and_a_fault_makes_it_fail() {
     });
 }
 
+/// The route that counts says how long the prompt of such a response would be.
+async fn counted(client: &mut Client, fields: &Value, length: usize) {
+    let count = format!("{PATH}/input_tokens");
+    let counted = client.ask_json(&count, &body(fields)).await.json();
+    let expected = json!({"object": "response.input_tokens", "input_tokens": length});
+    assert_eq!(counted, expected);
+}
+
 /// What agents do: send the output back with what the functions gave, with a store and without.
 #[test]
 fn a_conversation_goes_on_by_id_and_by_items_alike() {
@@ -159,12 +168,7 @@ fn a_conversation_goes_on_by_id_and_by_items_alike() {
             "<|im_start|>tool\ngrey<|im_end|>\n<|im_start|>assistant\nGrey.<|im_end|>\n<|im_start|>user\nAnd now?<|im_end|>\n\
              <|im_start|>assistant\n"
         ));
-        let count = format!("{PATH}/input_tokens");
-        let counted = client.ask_json(&count, &body(&third)).await.json();
-        assert_eq!(
-            counted,
-            json!({"object": "response.input_tokens", "input_tokens": call.request.prompt.len()})
-        );
+        counted(&mut client, &third, call.request.prompt.len()).await;
         client
             .get(&format!("{PATH}/{}", unstored.id))
             .await

@@ -89,15 +89,7 @@ fn prepare(
         submissions.push(Submission {
             name: format!("{name}-{index}"),
             prompt,
-            sampling: SamplingParams {
-                temperature: 0.0,
-                extras: Some(SamplingExtras {
-                    logprobs: Some(0),
-                    logprob_token_ids: Tokens(request.label_token_ids.clone()),
-                    ..SamplingExtras::default()
-                }),
-                ..SamplingParams::new(0, 1)
-            },
+            sampling: one_token(&request.label_token_ids),
             priority: scheduling.priority,
             grammar: None,
             domain: domain(&scheduling),
@@ -108,6 +100,19 @@ fn prepare(
         });
     }
     Ok(submissions)
+}
+
+/// Asks for the likeliest next token, and for how likely each of the labels is in its place.
+fn one_token(labels: &[i32]) -> SamplingParams {
+    SamplingParams {
+        temperature: 0.0,
+        extras: Some(SamplingExtras {
+            logprobs: Some(0),
+            logprob_token_ids: Tokens(labels.to_vec()),
+            ..SamplingExtras::default()
+        }),
+        ..SamplingParams::new(0, 1)
+    }
 }
 
 /// The log probabilities of the token that came next.
