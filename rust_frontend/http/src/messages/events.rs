@@ -2,7 +2,8 @@
 
 use bytes::{BufMut as _, BytesMut};
 use octavo_api::{
-    ApiError, BlockDelta, EndReason, MessageAnswer, MessageDelta, MessageEvent, MessagesUsage, Usage,
+    ApiError, BlockDelta, EndReason, MessageAnswer, MessageDelta, MessageEvent, MessagesUsage,
+    Usage,
 };
 
 use crate::blocks::{Blocks, Change};
