@@ -20,11 +20,12 @@ PROMPT = [7, 8, 9, 10] * 8
 
 
 class RlStream(ABC):
-    """A greedy completion. `tokens` grows as it is read."""
+    """A greedy completion. `tokens` grows as it is read; at its end `versions` are those of the weights that made them."""
 
     def __init__(self, max_tokens: int, prompt: list[int]) -> None:
         self.prompt, self.max_tokens = prompt, max_tokens
         self.tokens: list[int] = []
+        self.versions: list[str] = []
         self.finish = ""
         self._thread = threading.Thread(target=self.read)
         self._thread.start()
@@ -76,7 +77,9 @@ class HttpStream(RlStream):
         with httpx.stream("POST", f"{self._url}/v1/completions", json=body, timeout=60) as answer:
             for line in _lines(answer):
                 if line.startswith(b"data: {"):
-                    choice = json.loads(line[6:])["choices"][0]
+                    event = json.loads(line[6:])
+                    self.versions += event.get("weight_versions", [])
+                    choice = event["choices"][0]
                     self.tokens += choice.get("token_ids") or []
                     self.finish = choice["finish_reason"] or self.finish
 
@@ -92,6 +95,7 @@ class GrpcStream(RlStream):
         options = {"max_tokens": self.max_tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
         for message in self._client.stream(self.prompt, **options):
             self.tokens += message.output.token_ids
+            self.versions += message.weight_versions
         self.finish = "length" if len(self.tokens) == self.max_tokens else "short"
 
 

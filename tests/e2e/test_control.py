@@ -64,6 +64,7 @@ def test_rl01_no_stale_hit_after_an_update(server: Server, trainer: Trainer, tin
 
 
 def test_rl04_a_new_version_aborts_nobody(server: Server, trainer: Trainer) -> None:
+    before = trainer.get("/weight_info")["weight_version"]
     streams = [HttpStream(server, 200, [20 + i, 21, 22]) for i in range(16)]
     for stream in streams:
         stream.reaches(2)
@@ -72,7 +73,13 @@ def test_rl04_a_new_version_aborts_nobody(server: Server, trainer: Trainer) -> N
     assert answer == {"success": True, "new_version": "named"}
     trainer.post("/resume")
     assert [(len(stream.end()), stream.finish) for stream in streams] == [(200, "length")] * 16
+    assert [stream.versions for stream in streams] == [[before, "named"]] * 16
     assert trainer.get("/weight_info") == {"weight_version": "named"}
+    ids = httpx.post(
+        f"{server.url}/inference/v1/generate", json={"token_ids": [5, 6, 7], "sampling_params": {"max_tokens": 3}}
+    )
+    text = httpx.post(f"{server.url}/v1/completions", json={"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 3})
+    assert [answer.json()["weight_versions"] for answer in (ids, text)] == [["named"], ["named"]]
 
 
 def test_a_pause_aborts_or_waits_and_new_requests_wait(server: Server, trainer: Trainer) -> None:

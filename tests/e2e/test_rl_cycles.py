@@ -177,19 +177,22 @@ def test_streams_go_on_under_other_weights(world: tuple[Server, str], models: li
 
 def _cycle(door: Door, models: list[Path], cycle: int) -> None:
     first, then = models[cycle % 2], models[1 - cycle % 2]
+    before, after = door.version(), f"cycle-{cycle}"
     streams = [door.stream([40 + number, *PROMPT]) for number in range(STREAMS)]
     for stream in streams:
         stream.reaches(3)
     waits = cycle % 3 == 2
     door.pause("wait" if waits else "keep")
     shown = [len(stream.tokens) for stream in streams]
-    door.update(weights_of(then), f"cycle-{cycle}")
+    door.update(weights_of(then), after)
     door.resume()
     for stream, count in zip(streams, shown, strict=True):
         assert (len(stream.end()), stream.finish) == (TOKENS, "length")
         switch = stream.check(first, then, count)
         assert switch == TOKENS if waits else switch < TOKENS
-    assert door.version() == f"cycle-{cycle}"
+        # Nothing is told of the checkpoint's own.
+        assert stream.versions == ([before, after] if not waits else [before] if before != "0" else [])
+    assert door.version() == after
 
 
 def test_a_sleep_gives_memory_back_and_wakes_to_the_same(world: tuple[Server, str]) -> None:

@@ -149,6 +149,9 @@ pub struct GenerateResponse {
     /// Of the prompt, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<PromptLogprobs>,
+    /// Versions of the weights that made the tokens, oldest first, where a trainer has updated them; in the last event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_versions: Option<Vec<String>>,
 }
 
 /// One output, or what it gained.

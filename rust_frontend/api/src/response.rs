@@ -146,6 +146,10 @@ pub struct ChatCompletion {
     /// When the tokens came, with `--enable-per-request-metrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<RequestTiming>,
+    /// Versions of the weights that made the tokens, oldest first, where a trainer has updated them; in a stream in the last
+    /// chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_versions: Option<Vec<String>>,
 }
 
 impl ChatCompletion {
@@ -227,6 +231,10 @@ pub struct ChatChunk {
     /// In the last chunk: when the tokens came, with `--enable-per-request-metrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<RequestTiming>,
+    /// Versions of the weights that made the tokens, oldest first, where a trainer has updated them; in a stream in the last
+    /// chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_versions: Option<Vec<String>>,
 }
 
 impl ChatChunk {
@@ -292,6 +300,10 @@ pub struct Completion {
     /// When the tokens came, with `--enable-per-request-metrics`; in a stream in the last chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<RequestTiming>,
+    /// Versions of the weights that made the tokens, oldest first, where a trainer has updated them; in a stream in the last
+    /// chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_versions: Option<Vec<String>>,
 }
 
 impl Completion {

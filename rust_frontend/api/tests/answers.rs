@@ -28,6 +28,7 @@ fn an_answer_of_chat() {
         prompt_token_ids: Some(vec![5]),
         prompt_logprobs: None,
         metrics: None,
+        weight_versions: None,
     };
     let wanted = json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 7, "model": "m",
@@ -63,6 +64,7 @@ fn chunks_have_a_finish_reason_that_is_null_until_the_last() {
         usage: None,
         prompt_token_ids: None,
         metrics: None,
+        weight_versions: None,
     };
     let delta = ChatDelta {
         role: Some(Cow::Borrowed("assistant")),
@@ -100,6 +102,7 @@ fn a_completion_and_the_models() {
         choices: vec![choice],
         usage: Some(Usage::new(1, 1, None)),
         metrics: None,
+        weight_versions: None,
     };
     let value = to_value(answer).unwrap();
     assert_eq!(value["object"], "text_completion");

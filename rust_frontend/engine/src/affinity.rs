@@ -13,7 +13,7 @@ use octavo_wire::frontend::{Domain, EngineInfo};
 pub(crate) type Key = [u8; KEY_BYTES];
 
 /// Of the weights of a checkpoint that nobody has updated.
-const BASE_VERSION: &str = "0";
+pub const BASE_VERSION: &str = "0";
 
 /// The version of the weights that an engine runs.
 pub(crate) fn weight_version(info: &EngineInfo) -> &str {

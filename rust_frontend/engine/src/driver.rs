@@ -9,6 +9,7 @@ use octavo_transport::{Incoming, Transport};
 use octavo_wire::frontend::{AddRequest, CoreMessage, Delta, EngineFault, EngineInfo};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::affinity::weight_version;
 use crate::controls::{Answer, Controls};
 use crate::link::{Core, Event, Link};
 use crate::load::Share;
@@ -250,6 +251,7 @@ impl<T: Transport> Driver<T> {
             Some(state) if state.state != "running" => Model::Waits,
             _ => Model::Runs,
         };
+        self.registry.set_weights(weight_version(&info));
         self.status.set_info(info);
     }
 

@@ -71,6 +71,8 @@ pub struct Step {
     pub prompt_logprobs: Option<Logprobs>,
     /// Vectors, where they were asked for instead of tokens; in the last step.
     pub pooled: Option<Pooled>,
+    /// Versions of the weights that these tokens are the first of, in order.
+    pub weights: Vec<Arc<str>>,
 }
 
 /// Why a request got no (further) tokens.

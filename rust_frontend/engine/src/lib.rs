@@ -20,6 +20,7 @@ mod status;
 mod stream;
 mod suspects;
 
+pub use affinity::BASE_VERSION;
 pub use client::EngineClient;
 pub use config::EngineConfig;
 pub use fleet::Fleet;

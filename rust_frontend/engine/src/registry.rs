@@ -4,6 +4,7 @@
 //! of them again, each with a higher attempt. The ids emitted so far live here and go out with every attempt.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use octavo_wire::frontend::{AbortRequests, AddRequest, Delta, RequestRejected};
@@ -34,6 +35,8 @@ pub(crate) struct Registry {
     queued: BTreeSet<u64>,
     aborts: BTreeMap<u64, &'static str>,
     suspects: Suspects,
+    /// Of the weights that make the tokens that come.
+    weights: Option<Arc<str>>,
 }
 
 /// A delta that begins beyond what is known: tokens are missing although no message is.
@@ -50,6 +53,13 @@ pub(crate) struct Hole {
 impl Registry {
     pub(crate) fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// Tokens that come from now on are made by weights of this version.
+    pub(crate) fn set_weights(&mut self, version: &str) {
+        if self.weights.as_deref() != Some(version) {
+            self.weights = Some(version.into());
+        }
     }
 
     /// Whether requests that may have killed cores are being tried, group by group.
@@ -209,6 +219,7 @@ impl Registry {
             prompt_logprobs: delta.prompt_logprobs,
             pooled: delta.pooled,
             finish: delta.finish,
+            weights: self.weights.as_ref(),
         });
         if progress {
             open.share = None;

@@ -62,6 +62,9 @@ struct State {
     logprobs: Option<Logprobs>,
     prompt_logprobs: Option<Logprobs>,
     pooled: Option<Pooled>,
+    /// The last one that the reader was told of, or is told of next.
+    weights: Option<Arc<str>>,
+    new_weights: Vec<Arc<str>>,
     end: End,
     paused: bool,
     closed: bool,
@@ -86,6 +89,8 @@ pub struct News<'a> {
     pub pooled: Option<Pooled>,
     /// Set when nothing follows.
     pub finish: Option<Finish>,
+    /// Of the weights that made `tokens`, where the engine names it.
+    pub weights: Option<&'a Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +118,9 @@ impl StepSender {
                 state.add_logprobs(news.logprobs, news.prompt_logprobs);
             }
             state.pooled = news.pooled.or_else(|| state.pooled.take());
+            if let Some(weights) = news.weights.filter(|_| !news.tokens.is_empty()) {
+                state.made_by(weights);
+            }
             if let Some(finish) = news.finish {
                 state.end = End::Finished(finish);
             }
@@ -187,6 +195,13 @@ impl State {
         !self.tokens.is_empty() || !matches!(self.end, End::Open)
     }
 
+    fn made_by(&mut self, weights: &Arc<str>) {
+        if self.weights.as_ref() != Some(weights) {
+            self.new_weights.push(Arc::clone(weights));
+            self.weights = Some(Arc::clone(weights));
+        }
+    }
+
     fn add_logprobs(&mut self, logprobs: Option<Logprobs>, of_prompt: Option<Logprobs>) {
         match (&mut self.logprobs, logprobs) {
             (Some(known), Some(more)) => known.append(&more),
@@ -216,6 +231,8 @@ impl State {
         step.logprobs = self.logprobs.take();
         step.prompt_logprobs = self.prompt_logprobs.take();
         step.pooled = self.pooled.take();
+        step.weights.clear();
+        step.weights.append(&mut self.new_weights);
         step.finish = None;
         if finished && let End::Finished(finish) = std::mem::replace(&mut self.end, End::Taken) {
             step.finish = Some(finish);
@@ -309,6 +326,27 @@ mod tests {
             tokens: tokens.to_vec(),
             ..Step::default()
         }
+    }
+
+    #[tokio::test]
+    async fn versions_of_weights_come_with_the_first_tokens_that_they_made() {
+        let (sender, mut stream) = channel();
+        let versions: [Arc<str>; 2] = ["0".into(), "1".into()];
+        for (token, version) in [(1, 0), (2, 0), (3, 1)] {
+            sender.deliver(News {
+                tokens: &[token],
+                weights: Some(&versions[version]),
+                ..News::default()
+            });
+        }
+        let first = stream.next().await.unwrap().unwrap();
+        assert_eq!(first.weights, versions);
+        sender.deliver(News {
+            tokens: &[4],
+            weights: Some(&versions[1]),
+            ..News::default()
+        });
+        assert_eq!(stream.next().await, Some(Ok(step(3, &[4]))));
     }
 
     #[tokio::test]

@@ -163,6 +163,7 @@ pub(crate) fn usage(counted: &Counted) -> Usage {
 /// Adds a message of a stream to the whole answer.
 pub(crate) fn add(answer: &mut GenerateResponse, message: GenerateStreamResponse) {
     answer.usage = answer.usage.take().or(message.usage);
+    answer.weight_versions.extend(message.weight_versions);
     match (&mut answer.prompt, message.prompt) {
         (Some(known), Some(more)) => {
             known.token_ids.extend(more.token_ids);

@@ -142,6 +142,7 @@ impl Call {
                 output,
                 prompt,
                 usage: self.running.usage().as_ref().map(usage),
+                weight_versions: self.running.weight_versions(),
             }));
         }
     }

@@ -81,6 +81,9 @@ impl Chunks {
         if let Some(timing) = outputs.timing().filter(|_| self.style.timed) {
             self.writer.timing(&timing);
         }
+        if let Some(versions) = outputs.weight_versions() {
+            self.writer.weight_versions(&versions);
+        }
         self.writer.done();
     }
 }

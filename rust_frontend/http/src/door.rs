@@ -115,6 +115,13 @@ impl Running {
         }))
     }
 
+    /// Versions of the weights that made the tokens, when all outputs have ended; empty where those are the checkpoint's own.
+    pub fn weight_versions(&self) -> Vec<String> {
+        let ended = self.outputs.open() == 0;
+        let versions = ended.then(|| self.outputs.weight_versions());
+        versions.flatten().unwrap_or_default()
+    }
+
     /// Tokens counted, when all outputs have ended.
     pub fn usage(&self) -> Option<Usage> {
         (self.outputs.open() == 0).then(|| self.outputs.usage())

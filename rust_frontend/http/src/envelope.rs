@@ -212,9 +212,18 @@ impl EventWriter {
 
     /// Adds to the last event, which must not have been taken, when the tokens came.
     pub(crate) fn timing(&mut self, timing: &RequestTiming) {
+        self.add(b",\"metrics\":", timing);
+    }
+
+    /// Adds to the last event, which must not have been taken, whose weights made the tokens.
+    pub(crate) fn weight_versions(&mut self, versions: &[String]) {
+        self.add(b",\"weight_versions\":", versions);
+    }
+
+    fn add<T: serde::Serialize + ?Sized>(&mut self, name: &[u8], value: &T) {
         self.buffer.truncate(self.buffer.len() - CLOSE.len());
-        self.buffer.extend_from_slice(b",\"metrics\":");
-        write_json(&mut (&mut self.buffer).writer(), timing);
+        self.buffer.extend_from_slice(name);
+        write_json(&mut (&mut self.buffer).writer(), value);
         self.buffer.extend_from_slice(CLOSE);
     }
 

@@ -53,6 +53,8 @@ pub struct End {
     pub usage: Usage,
     /// When its tokens came.
     pub timing: Timing,
+    /// Versions of the weights that made its tokens, in order.
+    pub weights: Vec<Arc<str>>,
 }
 
 /// The token ids of a request that asked for them.
@@ -116,6 +118,8 @@ pub(crate) struct Output {
     place: Place,
     extras: Extras,
     cached_tokens: Option<usize>,
+    /// Versions of the weights that made its tokens, in order.
+    weights: Vec<Arc<str>>,
     /// Tokens of the prompt that stand in the cache once it is computed, where there is one.
     kept: Option<usize>,
     begun: bool,
@@ -146,6 +150,7 @@ impl Output {
             place,
             extras,
             cached_tokens: None,
+            weights: Vec::new(),
             kept: None,
             begun: false,
             failed: None,
@@ -266,6 +271,7 @@ impl Output {
     fn advance(&mut self, piece: &mut Piece) {
         let mut step = self.step.take().unwrap_or_default();
         self.count(&step);
+        self.weights.append(&mut step.weights);
         self.text
             .advance_into(&step.tokens, step.finish.as_ref(), &mut self.update);
         std::mem::swap(&mut piece.text, &mut self.update.text);
@@ -304,6 +310,7 @@ impl Output {
             stop: ended.stop_reason,
             usage: usage.with_reasoning(ended.reasoning_tokens),
             timing: self.metrics.timing(),
+            weights: std::mem::take(&mut self.weights),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The outputs of one request: `n` for each prompt, whose pieces come in any order.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use octavo_api::{ApiError, RequestTiming, Usage};
+use octavo_engine::BASE_VERSION;
 use octavo_telemetry::Timing;
 
 use crate::output::{Output, Piece};
@@ -25,6 +27,8 @@ pub(crate) struct Outputs {
     counts: Vec<(bool, Usage)>,
     /// Of the first output, when it has ended.
     timing: Option<Timing>,
+    /// Versions of the weights that made tokens of outputs that have ended, each once.
+    weights: Vec<Arc<str>>,
 }
 
 /// Tokens of several outputs.
@@ -52,6 +56,7 @@ impl Outputs {
             open,
             counts,
             timing: None,
+            weights: Vec::new(),
         }
     }
 
@@ -63,6 +68,20 @@ impl Outputs {
     /// When the tokens of the first output came; `None` until it has ended.
     pub(crate) fn timing(&self) -> Option<RequestTiming> {
         self.timing.as_ref().map(told)
+    }
+
+    /// Versions of the weights that made the tokens, oldest first; `None` where those are the checkpoint's own.
+    pub(crate) fn weight_versions(&self) -> Option<Vec<String>> {
+        let updated = self
+            .weights
+            .iter()
+            .any(|version| **version != *BASE_VERSION);
+        updated.then(|| {
+            self.weights
+                .iter()
+                .map(|version| version.to_string())
+                .collect()
+        })
     }
 
     /// Whether the engine is away and the request waits for it.
@@ -141,6 +160,11 @@ impl Outputs {
             self.timing = Some(end.timing);
         }
         self.note(index, end.usage.clone());
+        for version in &end.weights {
+            if !self.weights.contains(version) {
+                self.weights.push(Arc::clone(version));
+            }
+        }
     }
 
     fn note(&mut self, index: u32, usage: Usage) {

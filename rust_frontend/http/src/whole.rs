@@ -37,14 +37,17 @@ pub(crate) async fn answer(
     }
     let usage = outputs.usage();
     let metrics = outputs.timing().filter(|_| style.timed);
+    let weight_versions = outputs.weight_versions();
     Ok(match identity.route {
         Route::Chat => Json(ChatCompletion {
             metrics,
+            weight_versions,
             ..chat(identity, answers, usage, &style)
         })
         .into_response(),
         Route::Completion => Json(Completion {
             metrics,
+            weight_versions,
             ..completion(identity, answers, usage)
         })
         .into_response(),
@@ -127,6 +130,7 @@ fn chat(identity: Identity, answers: Vec<Answer>, usage: Usage, style: &Style) -
         prompt_token_ids,
         prompt_logprobs,
         metrics: None,
+        weight_versions: None,
     }
 }
 
@@ -155,6 +159,7 @@ fn completion(identity: Identity, answers: Vec<Answer>, usage: Usage) -> Complet
         choices: (0..).zip(answers).map(choice).collect(),
         usage: Some(usage),
         metrics: None,
+        weight_versions: None,
     }
 }
 

@@ -173,6 +173,7 @@ impl Job<'_> {
             prompt_token_ids: None,
             prompt_logprobs: None,
             metrics: None,
+            weight_versions: None,
         })
     }
 
@@ -217,6 +218,7 @@ impl Job<'_> {
             choices,
             usage: Some(Usage::new(prompts, tokens, cached).with_created(created)),
             metrics: None,
+            weight_versions: None,
         })
     }
 
@@ -434,6 +436,7 @@ fn chat_chunk(
         usage,
         prompt_token_ids: None,
         metrics: None,
+        weight_versions: None,
     }
 }
 
@@ -459,6 +462,7 @@ fn completion_chunk(head: Head, gained: Vec<Gained>, usage: Option<Usage>) -> Co
         choices: gained.into_iter().map(choice).collect(),
         usage,
         metrics: None,
+        weight_versions: None,
     }
 }
 

@@ -75,12 +75,16 @@ impl Events {
     }
 
     /// Ends an event behind its choices.
-    fn close(&mut self, usage: Option<&Usage>) {
+    fn close(&mut self, usage: Option<&Usage>, weights: Option<Vec<String>>) {
         let buffer = &mut self.buffer;
         buffer.put_u8(b']');
         if let Some(usage) = usage {
             buffer.extend_from_slice(b",\"usage\":");
             write_json(&mut buffer.writer(), usage);
+        }
+        if let Some(weights) = weights {
+            buffer.extend_from_slice(b",\"weight_versions\":");
+            write_json(&mut buffer.writer(), &weights);
         }
         buffer.extend_from_slice(b"}\n\n");
     }
@@ -96,14 +100,14 @@ impl Projection for Events {
             self.buffer.extend_from_slice(&self.head);
             self.choice(index, piece);
             let so_far = self.counted.each.then(|| outputs.usage());
-            self.close(so_far.as_ref());
+            self.close(so_far.as_ref(), None);
         }
         if outputs.open() > 0 {
             return;
         }
         if self.counted.last {
             self.buffer.extend_from_slice(&self.head);
-            self.close(Some(&outputs.usage()));
+            self.close(Some(&outputs.usage()), outputs.weight_versions());
         }
         self.done();
     }

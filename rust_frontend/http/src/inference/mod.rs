@@ -140,6 +140,7 @@ async fn whole(mut outputs: Outputs, identity: Identity) -> Result<Response, Api
         choices,
         usage: Some(outputs.usage()),
         prompt_logprobs,
+        weight_versions: outputs.weight_versions(),
     })
     .into_response())
 }
