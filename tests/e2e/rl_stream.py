@@ -20,7 +20,7 @@ PROMPT = [7, 8, 9, 10] * 8
 
 
 class RlStream(ABC):
-    """A greedy completion. `tokens` grows as it is read; at its end `versions` are those of the weights that made them."""
+    """A greedy completion. `tokens` grows as it is read; `versions`, in the end, are of the weights that made them."""
 
     def __init__(self, max_tokens: int, prompt: list[int]) -> None:
         self.prompt, self.max_tokens = prompt, max_tokens
